@@ -1,0 +1,33 @@
+# Each target does all of its set-up. `make` alone lists them.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check core conformance bench
+
+help: ## lists the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+
+setup: ## installs what is missing to build and test
+	@scripts/setup test
+
+demo: ## the main join on the embedded log, with its results
+	@scripts/setup demo
+	@scripts/demo
+
+test: ## every check and test, those with a real broker too
+	@scripts/setup test
+	@scripts/test
+
+check: ## formatting, clippy, documentation
+	@scripts/check
+
+core: ## the five-second loop: the tests of core
+	@. scripts/env && cargo test --release -p dovetail-core
+
+conformance: ## the conformance cases; CASES=FILE for one of any place
+	@. scripts/env && cargo build --release --workspace --bin conformance && \
+		"$$CARGO_TARGET_DIR/release/conformance" $(CASES)
+
+bench: ## the benchmark workload on a real broker, and the small benchmarks
+	@scripts/setup test
+	@scripts/bench
