@@ -1,0 +1,1 @@
+//! HTTP API, health and metrics.

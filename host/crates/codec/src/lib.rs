@@ -1,0 +1,1 @@
+//! Bytes to key and event time.

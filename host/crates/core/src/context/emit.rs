@@ -1,0 +1,133 @@
+//! Emitting to outputs, within what their topics accept.
+
+use super::{Context, ContextError, Subject};
+use crate::{
+    dead_letter::late_headers,
+    key::Key,
+    options::OutputOptions,
+    output::{OutputRecord, Target},
+    plugin::{CallFailure, FailureKind},
+    record::Headers,
+    time::EventTime,
+};
+
+/// The key of an emitted record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutputKey<'a> {
+    /// The current key.
+    Current,
+    /// These bytes.
+    Bytes(&'a [u8]),
+}
+
+impl Context {
+    /// Emits a record to the output of that place in `describe`.
+    ///
+    /// # Errors
+    ///
+    /// When the output is unknown, the call emits too much, or the topic would refuse the record.
+    pub fn emit(
+        &mut self,
+        output: u32,
+        key: OutputKey<'_>,
+        value: Option<&[u8]>,
+        headers: &Headers,
+        time: Option<EventTime>,
+    ) -> Result<(), ContextError> {
+        let current = self.current.key.clone();
+        let key = match key {
+            OutputKey::Current => current.as_ref().map(Key::as_bytes),
+            OutputKey::Bytes(bytes) => Some(bytes),
+        };
+        let target = self.check(output, key, value, headers)?;
+        self.outputs.push(OutputRecord { target, key, value, headers, time });
+        Ok(())
+    }
+
+    /// Emits the current record unchanged: original key, value and headers, its own event time.
+    /// Forwarded to the output `late` while late, it carries the host's headers about lateness.
+    ///
+    /// # Errors
+    ///
+    /// As [`Context::emit`]; also when a timer is handled, since there is no record.
+    pub fn forward(&mut self, output: u32) -> Result<(), ContextError> {
+        let Subject::Record { role, record, time, is_late, .. } = &self.current.subject else {
+            return Err(ContextError::limit("only a record can be forwarded, not a timer"));
+        };
+        let (record, time) = (record.clone(), *time);
+        let is_late_output = self.late_output.is_some_and(|late| u32::from(late) == output);
+        let headers = match time {
+            Some(time) if is_late_output && *is_late => {
+                let input = self.descriptor.inputs.get(*role as usize).map_or("", String::as_str);
+                late_headers(&record, input, time, self.clocks.watermark)
+            }
+            Some(_) | None => record.headers.clone(),
+        };
+        let (key, value) = (record.key.as_deref(), record.value.as_deref());
+        let target = self.check(output, key, value, &headers)?;
+        self.outputs.push(OutputRecord { target, key, value, headers: &headers, time });
+        Ok(())
+    }
+
+    fn check(
+        &mut self,
+        output: u32,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        headers: &Headers,
+    ) -> Result<Target, ContextError> {
+        let Some(options) = self.output_options.get(output as usize) else {
+            return Err(ContextError::limit(format!(
+                "output number {output} is unknown: `describe` names {} outputs",
+                self.output_options.len()
+            )));
+        };
+        let size = record_size(key, value, headers);
+        refuse_what_the_topic_refuses(options, key, size)?;
+        self.call.outputs += 1;
+        self.call.output_bytes += size as u64;
+        if self.call.outputs > self.limits.outputs_max {
+            let max = self.limits.outputs_max;
+            return Err(ContextError::limit(format!("a call may emit {max} records")));
+        }
+        if self.call.output_bytes > self.limits.output_bytes_max {
+            let max = self.limits.output_bytes_max;
+            return Err(ContextError::limit(format!("a call may emit {max} bytes")));
+        }
+        Ok(Target::Output(u16::try_from(output).expect("checked against the outputs above")))
+    }
+}
+
+/// Returns the bytes that count against an output's limits.
+#[must_use]
+pub(crate) fn record_size(key: Option<&[u8]>, value: Option<&[u8]>, headers: &Headers) -> usize {
+    let headers = headers.as_slice().iter();
+    key.map_or(0, <[u8]>::len)
+        + value.map_or(0, <[u8]>::len)
+        + headers
+            .map(|header| header.name.len() + header.value.as_ref().map_or(0, bytes::Bytes::len))
+            .sum::<usize>()
+}
+
+fn refuse_what_the_topic_refuses(
+    options: &OutputOptions,
+    key: Option<&[u8]>,
+    size: usize,
+) -> Result<(), ContextError> {
+    let refused = |message: String| {
+        Err(ContextError::Refused(CallFailure { kind: FailureKind::OutputRefused, message }))
+    };
+    if size > options.max_record_bytes {
+        return refused(format!(
+            "output `{}`: a record of {size} bytes is larger than topic {} takes ({} bytes)",
+            options.name, options.topic, options.max_record_bytes
+        ));
+    }
+    if options.requires_key && key.is_none() {
+        return refused(format!(
+            "output `{}`: topic {} is compacted and takes no record without key",
+            options.name, options.topic
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,178 @@
+//! The log port: inputs, outputs and journal of one lane.
+//!
+//! Invariant: what [`Log::commit`] was given becomes visible as a whole or not at all, and exactly
+//! one attempt at a time can commit: [`Log::acquire`] ends every earlier one.
+
+use std::{ops::ControlFlow, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+
+use crate::{
+    epoch::metadata::CommitMetadata,
+    output::OutputBuffer,
+    record::{Record, SourceIndex},
+};
+
+pub mod memory;
+
+/// What a fetch brought.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fetched {
+    /// Records of one source, in order, following what was fetched before.
+    Records {
+        /// The source.
+        source: SourceIndex,
+        /// The records.
+        records: Vec<Record>,
+    },
+    /// The source has nothing after what was fetched; `position` is the next offset, which may lie
+    /// behind the last record (control markers).
+    AtEnd {
+        /// The source.
+        source: SourceIndex,
+        /// The next offset.
+        position: i64,
+    },
+    /// The source's end is not known: an outage.
+    Unknown {
+        /// The source.
+        source: SourceIndex,
+    },
+    /// A bounded source has nothing left and never will.
+    Ended {
+        /// The source.
+        source: SourceIndex,
+    },
+}
+
+/// What the log says was committed for one source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommittedOffset {
+    /// The next offset to read.
+    pub position: i64,
+    /// The metadata string beside it.
+    pub metadata: String,
+}
+
+/// What one epoch commits.
+#[derive(Debug)]
+pub struct Transaction<'a> {
+    /// Outputs and dead letters, in order.
+    pub outputs: &'a OutputBuffer,
+    /// The chunks of the epoch record.
+    pub chunks: &'a [Vec<u8>],
+    /// The next offset of every source of the lane, in lane order.
+    pub positions: &'a [i64],
+    /// The metadata; the log fills in the journal offset.
+    pub metadata: CommitMetadata,
+}
+
+/// Why the log could not do what it was asked for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LogError {
+    /// Another attempt has taken over, or the broker ended our transaction: our producer's epoch
+    /// is old.
+    #[error("this lane's producer was fenced: {0}")]
+    Fenced(String),
+    /// The outcome is unknown or the log cannot be reached; recovery finds out.
+    #[error("the log did not answer as expected: {0}")]
+    Doubt(String),
+    /// The log refuses this for a reason that trying again does not change.
+    #[error("{topic}[{partition}] refuses what was written: {message}")]
+    Refused {
+        /// The topic.
+        topic: String,
+        /// The partition; −1 where it is not known.
+        partition: i32,
+        /// The log's reason.
+        message: String,
+    },
+    /// Records between the committed position and what is left are gone.
+    #[error("{topic}[{partition}]: {message}")]
+    Gap {
+        /// The topic.
+        topic: String,
+        /// The partition.
+        partition: u16,
+        /// Which offsets, and the ways out.
+        message: String,
+    },
+    /// Durable data contradicts itself.
+    #[error("the log is damaged: {0}")]
+    Corrupt(String),
+    /// The operator must change something.
+    #[error("{0}")]
+    Config(String),
+}
+
+/// Wakes a lane that waits in [`Log::wait`]; may be called from any thread.
+pub type Waker = Arc<dyn Fn() + Send + Sync>;
+
+/// The log port of one lane. Sources are numbered in lane order: by input, then partition.
+pub trait Log: Send {
+    /// Becomes the lane's only writer. Drops every client that was in use and makes new ones.
+    /// From here on no earlier attempt can commit, and what it left open is ended.
+    ///
+    /// # Errors
+    ///
+    /// When the log does not answer within its time, or refuses for good.
+    fn acquire(&mut self) -> Result<(), LogError>;
+
+    /// Returns what is committed for each source, read after [`Log::acquire`]; `None` = never.
+    ///
+    /// # Errors
+    ///
+    /// When any source's answer is an error.
+    fn committed(&mut self) -> Result<Vec<Option<CommittedOffset>>, LogError>;
+
+    /// Visits committed journal records from an offset on, in order, up to the end known at the
+    /// start of the call; returns that end: the offset that the next one will get or follow.
+    /// An offset before the first kept one starts there.
+    ///
+    /// # Errors
+    ///
+    /// When the journal cannot be read to its end.
+    fn read_journal(
+        &mut self,
+        from: i64,
+        visit: &mut dyn FnMut(i64, Bytes) -> ControlFlow<()>,
+    ) -> Result<i64, LogError>;
+
+    /// Returns where each source starts when the pipeline has never run, by its `start` option.
+    ///
+    /// # Errors
+    ///
+    /// When the log does not answer.
+    fn start_positions(&mut self) -> Result<Vec<i64>, LogError>;
+
+    /// Goes on reading at these positions, one per source. All fetched before is void.
+    ///
+    /// # Errors
+    ///
+    /// [`LogError::Gap`] when a position is no longer there.
+    fn resume(&mut self, positions: &[i64]) -> Result<(), LogError>;
+
+    /// Hands over what has arrived for the wanted sources, without waiting.
+    ///
+    /// # Errors
+    ///
+    /// When a source fails for good; passing outages are [`Fetched::Unknown`].
+    fn fetch(
+        &mut self,
+        wanted: &[bool],
+        take: &mut dyn FnMut(Fetched),
+    ) -> Result<(), LogError>;
+
+    /// Waits until something may have arrived, the waker was called or the time is over.
+    fn wait(&mut self, at_most: Duration);
+
+    /// Returns a way to end [`Log::wait`] early.
+    fn waker(&self) -> Waker;
+
+    /// Commits an epoch; returns the journal offset behind its record.
+    ///
+    /// # Errors
+    ///
+    /// Anything but `Ok` leaves the outcome open: acquire again and look.
+    fn commit(&mut self, transaction: &Transaction<'_>) -> Result<i64, LogError>;
+}

@@ -1,0 +1,1 @@
+//! The log port without a broker: topics in a directory, NDJSON in and out.

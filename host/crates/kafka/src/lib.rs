@@ -1,0 +1,1 @@
+//! The log port on Kafka: inputs, transactional outputs, journal.

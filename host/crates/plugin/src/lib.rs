@@ -1,0 +1,1 @@
+//! Loads, validates, compiles, limits and calls WebAssembly components.

@@ -1,0 +1,1 @@
+//! Drives lanes: the loop, executing effects, reloading, supervision.
