@@ -145,7 +145,7 @@ guard() {
     # shellcheck disable=SC2016 # expanded by the inner shell
     $(command -v setsid || true) sh -c '
         while kill -0 "$2" 2>/dev/null; do
-            kill -0 "$1" 2>/dev/null || { kill "$2"; sleep 5; kill -9 "$2"; rm -rf "$3"; exit; }
+            kill -0 "$1" 2>/dev/null || { kill -9 "$2"; sleep 1; rm -rf "$3"; exit; }
             sleep 1
         done' guard "$KAFKA_OWNER" "$1" "$dir" > /dev/null 2>&1 < /dev/null &
 }

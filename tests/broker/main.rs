@@ -1,0 +1,8 @@
+//! One binary for all tests that need a real broker, so that the host is linked once.
+//!
+//! Goal: what only a real broker shows (transactions, fencing, security, takeover) holds. Method:
+//! the fixture of `dovetail_tests::broker`; each test has topics of its own, and a broker of its
+//! own only where it stops it or needs other settings.
+
+#[cfg(test)]
+mod fixture;

@@ -1,0 +1,10 @@
+//! One binary for all integration tests that need no broker, so that the host is linked once.
+//!
+//! `tidy` and `dependency_rules` look at the code itself; their messages say what to do.
+//!
+//! Modules are marked `cfg(test)` so that clippy knows their helpers as test code too.
+
+#[cfg(test)]
+mod dependency_rules;
+#[cfg(test)]
+mod tidy;
