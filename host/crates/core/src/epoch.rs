@@ -12,7 +12,8 @@ use bytes::Bytes;
 
 use crate::{
     identity::Identity,
-    record::Source,
+    key::Key,
+    record::{Partition, Source},
     state::{Clocks, RowChange},
     time::{EventTime, ProcessingTime},
     timers::{Timer, TimerDomain},
@@ -82,6 +83,19 @@ pub struct Firing {
     pub up_to: i64,
 }
 
+/// A *continue* that an epoch has cut: it runs before anything else.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Continuation {
+    /// Whose call asked for it.
+    pub key: Key,
+    /// The partition of that key's records.
+    pub partition: Partition,
+    /// The plugin's mark.
+    pub tag: u64,
+    /// The event time of the call that asked for it.
+    pub event_time: Option<EventTime>,
+}
+
 /// Row keys below which no live timer lies.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TimerFloors {
@@ -116,6 +130,8 @@ pub struct EpochRecord {
     pub all_idle_since: Option<ProcessingTime>,
     /// A move of time that was cut.
     pub firing: Option<Firing>,
+    /// A *continue* that was cut.
+    pub continuation: Option<Continuation>,
     /// Where live timers begin.
     pub timer_floors: TimerFloors,
     /// The digest of the plugin revision that decided this epoch.

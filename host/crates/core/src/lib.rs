@@ -14,6 +14,7 @@
 
 pub mod clock;
 pub mod context;
+pub mod copartition;
 pub mod dead_letter;
 pub mod epoch;
 pub mod identity;

@@ -1,1 +1,204 @@
-//! (being written)
+//! Decides how a lane goes on, from what was observed: a pure, total function.
+//!
+//! M is what the offsets say was committed, J the last record of the journal, D what the local
+//! store has applied. Kafka's commit is the only commit point, so D never decides what was
+//! committed; it only saves replaying.
+
+use crate::epoch::{Attempt, Epoch, StoredHead, metadata::CommitMetadata};
+use crate::log::CommittedOffset;
+
+/// One epoch record of the journal, as far as the decision needs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JournalFact {
+    /// The epoch.
+    pub epoch: Epoch,
+    /// Who wrote it.
+    pub attempt: Attempt,
+    /// Its hash.
+    pub hash: u64,
+    /// The hash of its predecessor.
+    pub previous_hash: u64,
+}
+
+/// Everything that was observed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Facts {
+    /// The committed offset of each source.
+    pub committed: Vec<Option<CommittedOffset>>,
+    /// The journal's records, in order, from where it was read.
+    pub journal: Vec<JournalFact>,
+    /// What the local store has applied; `None` when it is empty or was given up.
+    pub stored: Option<StoredHead>,
+}
+
+/// How the lane goes on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Plan {
+    /// It has never run.
+    Genesis,
+    /// Replay what the store lacks (its journal records were all observed), then run.
+    Resume {
+        /// The committed epoch.
+        target: Epoch,
+        /// Whether the offsets lag behind the journal: the ownership epoch repairs them.
+        repairs_offsets: bool,
+    },
+    /// The store is of another history: empty it, read the journal from its start, decide again.
+    RebuildStore {
+        /// What was found.
+        found: String,
+    },
+    /// An operator must decide.
+    Halt(Halt),
+}
+
+/// Why a lane must not go on by itself.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("found {found}; {meaning}; {ways_out}")]
+pub struct Halt {
+    /// What was found.
+    pub found: String,
+    /// What it means.
+    pub meaning: String,
+    /// What an operator can do.
+    pub ways_out: String,
+}
+
+fn halt(found: impl Into<String>, meaning: &str, ways_out: &str) -> Plan {
+    Plan::Halt(Halt { found: found.into(), meaning: meaning.into(), ways_out: ways_out.into() })
+}
+
+/// Returns how the lane goes on.
+#[must_use]
+pub fn decide(facts: &Facts) -> Plan {
+    let committed = match committed(&facts.committed) {
+        Ok(committed) => committed,
+        Err(plan) => return plan,
+    };
+    if let Some(plan) = broken_chain(&facts.journal) {
+        return plan;
+    }
+    if let Some(plan) = foreign_store(facts) {
+        return plan;
+    }
+    let stored = facts.stored.as_ref().map(|head| (head.record.epoch, head.record.attempt, head.hash));
+    let last = facts.journal.last().map(|fact| (fact.epoch, fact.attempt, fact.hash)).or(stored);
+    match (committed, last) {
+        (None, None) => Plan::Genesis,
+        (None, Some(_)) if facts.journal.is_empty() => halt(
+            "applied state but neither committed offsets nor a journal",
+            "the pipeline's topics or group were deleted, or this is another cluster",
+            "restore them, or start under another name or with an empty state directory",
+        ),
+        (None, Some((target, ..))) => Plan::Resume { target, repairs_offsets: true },
+        (Some(committed), None) => halt(
+            format!("committed epoch {} but an empty journal", committed.epoch.0),
+            "the journal topic was deleted or emptied: keyed state cannot be rebuilt",
+            "restore the journal topic, or start under another name",
+        ),
+        (Some(committed), Some(last)) => compare(&committed, last),
+    }
+}
+
+fn compare(committed: &CommitMetadata, last: (Epoch, Attempt, u64)) -> Plan {
+    let (epoch, attempt, hash) = last;
+    let (journal, offsets) = (epoch.0, committed.epoch.0);
+    if journal == offsets && (attempt, hash) == (committed.attempt, committed.hash) {
+        return Plan::Resume { target: epoch, repairs_offsets: false };
+    }
+    if journal == offsets {
+        return halt(
+            format!("epoch {journal} in the journal and in the offsets, of different attempts"),
+            "they cannot come from one transaction: topics were restored or written by others",
+            "restore both from the same moment, or start under another name",
+        );
+    }
+    if journal == offsets + 1 {
+        return Plan::Resume { target: epoch, repairs_offsets: true };
+    }
+    if journal > offsets {
+        return halt(
+            format!("epoch {journal} in the journal but {offsets} in the offsets"),
+            "the group's offsets were set back from outside",
+            "restore the offsets; results after them would otherwise come again",
+        );
+    }
+    halt(
+        format!("epoch {offsets} in the offsets but {journal} in the journal"),
+        "the journal lost records: an unclean leader election, or a topic restored from a copy",
+        "restore the journal topic, or start under another name",
+    )
+}
+
+/// Returns the metadata that every source's offset carries; `None` when nothing is committed.
+fn committed(sources: &[Option<CommittedOffset>]) -> Result<Option<CommitMetadata>, Plan> {
+    let mut common: Option<Option<CommitMetadata>> = None;
+    for source in sources {
+        let metadata = match source {
+            None => None,
+            Some(offset) => match offset.metadata.parse::<CommitMetadata>() {
+                Ok(metadata) => Some(metadata),
+                Err(error) => {
+                    return Err(halt(
+                        error.to_string(),
+                        "the group's offsets were committed by another program",
+                        "delete the group's offsets if the journal is intact, and start again",
+                    ));
+                }
+            },
+        };
+        if *common.get_or_insert(metadata) != metadata {
+            return Err(halt(
+                "sources of one lane committed by different transactions",
+                "offsets of single partitions were set from outside",
+                "delete the group's offsets if the journal is intact, and start again",
+            ));
+        }
+    }
+    Ok(common.flatten())
+}
+
+fn broken_chain(journal: &[JournalFact]) -> Option<Plan> {
+    let broken = journal.windows(2).find(|pair| {
+        pair[1].epoch != pair[0].epoch.next() || pair[1].previous_hash != pair[0].hash
+    })?;
+    Some(halt(
+        format!("epoch {} followed by a record that does not continue it", broken[0].epoch.0),
+        "the journal topic was written by another pipeline or restored from a copy",
+        "restore the journal topic, or start under another name",
+    ))
+}
+
+/// The store must be continued by what the journal holds behind it; without a store the journal
+/// must begin at genesis.
+fn foreign_store(facts: &Facts) -> Option<Plan> {
+    let first = facts.journal.first();
+    let Some(stored) = &facts.stored else {
+        return first.filter(|first| first.epoch != Epoch::GENESIS).map(|first| {
+            halt(
+                format!("no local state, and a journal that begins at epoch {}", first.epoch.0),
+                "keyed state cannot be rebuilt from it",
+                "bring back the state directory, or start under another name",
+            )
+        });
+    };
+    let epoch = stored.record.epoch;
+    let continues = first.is_none_or(|first| {
+        first.epoch == epoch.next() && first.previous_hash == stored.hash
+    });
+    let is_ahead = facts.committed.iter().flatten().any(|offset| {
+        offset.metadata.parse().is_ok_and(|metadata: CommitMetadata| {
+            let is_same = metadata.epoch == epoch && metadata.hash == stored.hash;
+            first.is_none() && !is_same
+        })
+    });
+    if continues && !is_ahead {
+        return None;
+    }
+    Some(Plan::RebuildStore {
+        found: format!("local state at epoch {} that the journal does not continue", epoch.0),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,191 @@
-//! (being written)
+//! Which record a lane takes next: the smallest event time among the heads of its partitions.
+//!
+//! A partition is in one of three conditions: it has a head, it is at its end, or neither is known.
+//! While any is unknown nothing is taken (for at most `wait_for_input`), so verdicts never depend
+//! on how records arrived in batches.
+//!
+//! Never decided by offset arithmetic: control markers make it wrong.
+
+use std::collections::VecDeque;
+
+use crate::time::{EventTime, ProcessingTime};
+
+/// The heads of a lane's partitions.
+#[derive(Debug)]
+pub struct Heads<T> {
+    partitions: Vec<Partition<T>>,
+}
+
+#[derive(Debug)]
+struct Partition<T> {
+    queue: VecDeque<(Option<EventTime>, T)>,
+    /// What is known once the queue is empty.
+    behind: Behind,
+    unknown_since: ProcessingTime,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Behind {
+    Unknown,
+    AtEnd,
+    Ended,
+}
+
+/// In which condition a partition is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Condition {
+    /// Its next record is known.
+    Head,
+    /// The end came after its last record.
+    AtEnd,
+    /// It has ended for good.
+    Ended,
+    /// Neither is known.
+    Unknown,
+}
+
+/// What to take next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choice {
+    /// The head of this partition.
+    Take(usize),
+    /// There are heads, but a partition is unknown: wait for it until then.
+    Wait(ProcessingTime),
+    /// There is no head.
+    Nothing,
+}
+
+impl<T> Heads<T> {
+    /// Returns partitions of which nothing is known.
+    #[must_use]
+    pub fn new(partitions: usize, now: ProcessingTime) -> Self {
+        let partition = || Partition {
+            queue: VecDeque::new(),
+            behind: Behind::Unknown,
+            unknown_since: now,
+        };
+        Self { partitions: (0..partitions).map(|_| partition()).collect() }
+    }
+
+    /// Adds records, in order; `None` as time is taken at once.
+    pub fn add(&mut self, partition: usize, records: impl IntoIterator<Item = (Option<EventTime>, T)>) {
+        let partition = &mut self.partitions[partition];
+        partition.queue.extend(records);
+        if partition.behind == Behind::AtEnd {
+            partition.behind = Behind::Unknown;
+        }
+    }
+
+    /// Says that nothing follows what was added.
+    pub fn at_end(&mut self, partition: usize) {
+        let partition = &mut self.partitions[partition];
+        if partition.behind == Behind::Unknown {
+            partition.behind = Behind::AtEnd;
+        }
+    }
+
+    /// Says that nothing ever follows what was added.
+    pub fn ended(&mut self, partition: usize) {
+        self.partitions[partition].behind = Behind::Ended;
+    }
+
+    /// Says that what follows is not known.
+    pub fn unknown(&mut self, partition: usize, now: ProcessingTime) {
+        let partition = &mut self.partitions[partition];
+        if partition.behind == Behind::AtEnd {
+            partition.behind = Behind::Unknown;
+            partition.unknown_since = now;
+        }
+    }
+
+    /// Returns what to take next.
+    #[must_use]
+    pub fn choose(&self, now: ProcessingTime, wait_for_input: i64) -> Choice {
+        let mut best: Option<(EventTime, usize)> = None;
+        let mut wait_until = None;
+        for (at, partition) in self.partitions.iter().enumerate() {
+            match partition.queue.front() {
+                Some((None, _)) => return Choice::Take(at),
+                Some((Some(time), _)) if best.is_none_or(|(smallest, _)| *time < smallest) => {
+                    best = Some((*time, at));
+                }
+                Some(_) => {}
+                None if partition.behind == Behind::Unknown => {
+                    let until = partition.unknown_since.saturating_add(wait_for_input);
+                    wait_until = wait_until.max((until > now).then_some(until));
+                }
+                None => {}
+            }
+        }
+        match (best, wait_until) {
+            (None, _) => Choice::Nothing,
+            (Some(_), Some(until)) => Choice::Wait(until),
+            (Some((_, at)), None) => Choice::Take(at),
+        }
+    }
+
+    /// Takes the head of a partition.
+    pub fn take(&mut self, partition: usize, now: ProcessingTime) -> Option<T> {
+        let partition = &mut self.partitions[partition];
+        let (_, record) = partition.queue.pop_front()?;
+        if partition.queue.is_empty() && partition.behind == Behind::Unknown {
+            partition.unknown_since = now;
+        }
+        Some(record)
+    }
+
+    /// Returns the head of a partition.
+    #[must_use]
+    pub fn head(&self, partition: usize) -> Option<&T> {
+        self.partitions[partition].queue.front().map(|(_, record)| record)
+    }
+
+    /// Returns the condition of a partition.
+    #[must_use]
+    pub fn condition(&self, partition: usize) -> Condition {
+        let partition = &self.partitions[partition];
+        match (partition.queue.is_empty(), partition.behind) {
+            (false, _) => Condition::Head,
+            (true, Behind::Unknown) => Condition::Unknown,
+            (true, Behind::AtEnd) => Condition::AtEnd,
+            (true, Behind::Ended) => Condition::Ended,
+        }
+    }
+
+    /// Returns how many records of a partition wait.
+    #[must_use]
+    pub fn waiting(&self, partition: usize) -> usize {
+        self.partitions[partition].queue.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_taken_while_a_partition_is_unknown_until_the_wait_is_over() {
+        let mut heads = Heads::new(2, 0);
+        heads.add(0, [(Some(5), 'a')]);
+        assert_eq!(heads.choose(0, 10), Choice::Wait(10));
+        assert_eq!(heads.choose(10, 10), Choice::Take(0));
+        heads.at_end(1);
+        assert_eq!(heads.choose(0, 10), Choice::Take(0));
+    }
+
+    #[test]
+    fn a_record_without_time_is_taken_at_once() {
+        let mut heads = Heads::new(2, 0);
+        heads.add(1, [(None, 'a')]);
+        assert_eq!(heads.choose(0, 10), Choice::Take(1));
+    }
+
+    #[test]
+    fn equal_times_go_by_partition_order() {
+        let mut heads = Heads::new(3, 0);
+        for partition in [2, 1, 0] {
+            heads.add(partition, [(Some(7), partition)]);
+        }
+        assert_eq!(heads.choose(0, 10), Choice::Take(0));
+    }
+}

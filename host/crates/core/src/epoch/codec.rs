@@ -4,7 +4,9 @@
 //! record       0x01 · length of head · head · count · (row key · optional row value)*
 //! head         lane · epoch · attempt (16 bytes BE) · owner (host, pid, start) · previous hash
 //!              · optional identity · sources · watermark · processing time · optional all idle since
-//!              · firing (0 none, 1 event, 2 processing; up to) · timer floors · revision
+//!              · firing (0 none, 1 event, 2 processing; up to)
+//!              · optional continuation (key, partition, tag, optional event time)
+//!              · timer floors · revision
 //!              · outputs · timers fired
 //! source       input · partition · position · watermark · flags (bit 0 idle, bit 1 ended)
 //! stored head  0x01 · hash u64 BE · journal next · head
@@ -17,11 +19,12 @@ use bytes::Bytes;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
-    Attempt, Epoch, EpochRecord, Firing, JournaledEpoch, LaneId, Owner, SourceState, StoredHead,
+    Attempt, Continuation, Epoch, EpochRecord, Firing, JournaledEpoch, LaneId, Owner, SourceState, StoredHead,
     TimerFloors,
 };
 use crate::{
     identity,
+    key::Key,
     record::{InputIndex, Partition, Source},
     timers::TimerDomain,
     wire::{Reader, WireError, Writer},
@@ -135,6 +138,16 @@ fn encode_head(record: &EpochRecord) -> Vec<u8> {
             writer.i64(firing.up_to);
         }
     }
+    match &record.continuation {
+        None => writer.u8(0),
+        Some(continuation) => {
+            writer.u8(1);
+            writer.bytes(continuation.key.as_bytes());
+            writer.u64(continuation.partition.0.into());
+            writer.u64(continuation.tag);
+            writer.optional_i64(continuation.event_time);
+        }
+    }
     writer.bytes(&record.timer_floors.event);
     writer.bytes(&record.timer_floors.processing);
     writer.bytes(record.revision.as_bytes());
@@ -175,6 +188,7 @@ fn decode_head(bytes: Bytes) -> Result<EpochRecord, WireError> {
         2 => Some(Firing { domain: TimerDomain::Processing, up_to: reader.i64("a move of time")? }),
         _ => return Err(WireError("whether time is moving")),
     };
+    let continuation = decode_continuation(&mut reader)?;
     let timer_floors = TimerFloors {
         event: reader.bytes("a timer floor")?,
         processing: reader.bytes("a timer floor")?,
@@ -191,6 +205,7 @@ fn decode_head(bytes: Bytes) -> Result<EpochRecord, WireError> {
         processing_time,
         all_idle_since,
         firing,
+        continuation,
         timer_floors,
         revision: reader.text("a plugin revision")?,
         outputs: reader.u64("a count of outputs")?,
@@ -198,6 +213,18 @@ fn decode_head(bytes: Bytes) -> Result<EpochRecord, WireError> {
     };
     reader.end("the end of a head")?;
     Ok(record)
+}
+
+fn decode_continuation(reader: &mut Reader) -> Result<Option<Continuation>, WireError> {
+    if reader.u8("whether a call continues")? == 0 {
+        return Ok(None);
+    }
+    Ok(Some(Continuation {
+        key: Key(reader.bytes("a continuing key")?),
+        partition: Partition(reader.u16("a continuing key's partition")?),
+        tag: reader.u64("a continuation's tag")?,
+        event_time: reader.optional_i64("a continuation's event time")?,
+    }))
 }
 
 fn decode_source(reader: &mut Reader) -> Result<SourceState, WireError> {
@@ -240,6 +267,12 @@ mod tests {
             processing_time: 1_000,
             all_idle_since: Some(9),
             firing: Some(Firing { domain: TimerDomain::Event, up_to: 77 }),
+            continuation: Some(Continuation {
+                key: Key::new("k"),
+                partition: Partition(1),
+                tag: 9,
+                event_time: None,
+            }),
             timer_floors: TimerFloors { event: Bytes::from_static(b"\x03x"), ..Default::default() },
             revision: "abc".into(),
             outputs: 1,

@@ -2,6 +2,7 @@
 
 use crate::{
     context::{LogLine, MetricUpdate},
+    copartition::KeySample,
     dead_letter::Reason,
     epoch::Epoch,
     record::{InputIndex, Partition},
@@ -79,8 +80,6 @@ pub struct InputCounts {
     pub dropped_late: u64,
     /// Records too far in the future to move time.
     pub skew_ignored: u64,
-    /// Records whose key lay under another partition number before.
-    pub copartition_violations: u64,
     /// Dead letters by reason.
     pub dead_letters: Vec<(Reason, u64)>,
 }
@@ -110,4 +109,6 @@ pub struct EpochReport {
     pub metrics: Vec<MetricUpdate>,
     /// Bytes of the epoch record.
     pub journal_bytes: u64,
+    /// Sampled keys, for [`crate::copartition::CopartitionWatch`].
+    pub key_samples: Vec<KeySample>,
 }

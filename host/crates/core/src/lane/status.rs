@@ -1,9 +1,12 @@
 //! What a lane shows of itself: plain data, taken between steps.
 
+use super::Lane;
 use crate::{
     epoch::{Epoch, Firing},
     record::Source,
+    state::{StateSize, StoreError},
     time::{EventTime, ProcessingTime},
+    timers::{Timer, TimerDomain},
 };
 
 /// In which of three conditions a source is.
@@ -57,6 +60,57 @@ pub struct LaneStatus {
     pub timers_pending: u64,
     /// Whether every source that has not ended is idle.
     pub all_idle: bool,
+    /// How much keyed state there is.
+    pub state: StateSize,
     /// The digest of the plugin revision.
     pub revision: String,
+}
+
+impl Lane {
+    /// Returns what the lane shows of itself.
+    #[must_use]
+    pub fn status(&self) -> LaneStatus {
+        let context = self.context();
+        let now = self.now();
+        let place = |at: usize| self.timed.iter().position(|timed| *timed == at);
+        let source = |(at, track): (usize, &super::SourceTrack)| {
+            let is_holder = place(at).is_some_and(|place| self.combiner.is_holder(place));
+            SourceStatus {
+                source: track.source,
+                condition: self.heads.condition(at).into(),
+                position: track.position,
+                watermark: track.watermark.get(),
+                is_idle: track.idleness.is_idle(now),
+                is_holder,
+                held_since: is_holder.then_some(track.moved_at),
+                has_records: track.has_records,
+            }
+        };
+        LaneStatus {
+            epoch: self.epoch(),
+            watermark: context.watermark(),
+            processing_time: now,
+            sources: self.tracks.iter().enumerate().map(source).collect(),
+            firing: self.firing,
+            timers_pending: context.event_timers.pending_estimate()
+                + context.processing_timers.pending_estimate(),
+            all_idle: self.combiner.is_all_idle(),
+            state: context.store.size(),
+            revision: self.revision.clone(),
+        }
+    }
+
+    /// Returns the timers that fire next, at most `limit` of each domain.
+    ///
+    /// # Errors
+    ///
+    /// When the store fails.
+    pub fn timers_next(&mut self, limit: usize) -> Result<Vec<(TimerDomain, Timer)>, StoreError> {
+        let context = self.context_mut();
+        let event = context.event_timers.peek(context.store.as_mut(), limit)?;
+        let processing = context.processing_timers.peek(context.store.as_mut(), limit)?;
+        let event = event.into_iter().map(|timer| (TimerDomain::Event, timer));
+        let processing = processing.into_iter().map(|timer| (TimerDomain::Processing, timer));
+        Ok(event.chain(processing).collect())
+    }
 }

@@ -1,0 +1,140 @@
+//! Moving time: due timers fire in order, and nothing else happens until they all have.
+
+use super::{Effect, Effects, Lane, StopCause};
+use crate::{
+    context::{Current, Subject},
+    dead_letter::Reason,
+    epoch::{Continuation, Firing},
+    record::{Headers, Record},
+    time::END_OF_TIME,
+    timers::{Timer, TimerDomain},
+};
+
+impl Lane {
+    /// Fires the next due timer; returns whether there was one.
+    pub(super) fn fire_next(&mut self, effects: &mut Effects) -> bool {
+        loop {
+            let Some(firing) = self.firing else {
+                if !self.begin_move() {
+                    return false;
+                }
+                continue;
+            };
+            match self.first_due(firing) {
+                Ok(Some(timer)) => {
+                    self.fire(firing.domain, &timer, effects);
+                    return true;
+                }
+                Ok(None) => {
+                    self.firing = None;
+                    self.loop_watch.reset();
+                }
+                Err(error) => {
+                    self.stop(StopCause::Store(error), effects);
+                    return false;
+                }
+            }
+        }
+    }
+
+    /// Starts a move of time if there is one: event time first when both have moved.
+    fn begin_move(&mut self) -> bool {
+        if self.advance_watermark() {
+            let up_to = self.context().clocks.watermark;
+            self.firing = Some(Firing { domain: TimerDomain::Event, up_to });
+            return true;
+        }
+        let at_end_of_time = self.context().clocks.watermark == END_OF_TIME;
+        if std::mem::take(&mut self.clock_moved) && !at_end_of_time {
+            let up_to = self.now();
+            self.firing = Some(Firing { domain: TimerDomain::Processing, up_to });
+            return true;
+        }
+        false
+    }
+
+    fn first_due(&mut self, firing: Firing) -> Result<Option<Timer>, crate::state::StoreError> {
+        let context = self.context_mut();
+        let queue = match firing.domain {
+            TimerDomain::Processing => &mut context.processing_timers,
+            TimerDomain::Event | TimerDomain::Continue => &mut context.event_timers,
+        };
+        let first = queue.first(context.store.as_mut())?;
+        Ok(first.filter(|timer| timer.time <= firing.up_to).cloned())
+    }
+
+    fn fire(&mut self, domain: TimerDomain, timer: &Timer, effects: &mut Effects) {
+        let now = self.now();
+        self.opened_at.get_or_insert(now);
+        self.counts.timers_fired += 1;
+        let context = self.context_mut();
+        match domain {
+            TimerDomain::Processing => context.processing_timers.remove(timer),
+            TimerDomain::Event | TimerDomain::Continue => context.event_timers.remove(timer),
+        }
+        let event_time = (domain == TimerDomain::Event).then_some(timer.time);
+        let current = Current {
+            subject: Subject::Timer { time: Some(timer.time), domain, tag: timer.tag },
+            key: Some(timer.key.clone()),
+            partition: timer.partition,
+            event_time,
+        };
+        if self.loop_watch.is_looping(&timer.key, timer.tag) {
+            let max = self.options.limits.firings_per_timer_max;
+            let message = format!(
+                "the timer with tag {} of this key fired more than {max} times in one move of time: \
+                 it registers itself again at or before the time that is moving",
+                timer.tag
+            );
+            self.timer_dead_letter(&current, Reason::TimerLoop, &message, 0, effects);
+            return;
+        }
+        self.call(current, effects);
+    }
+
+    /// Runs a *continue*: right after the call that asked for it, as its own unit of undo.
+    pub(super) fn run_continuation(&mut self, continued: Continuation, effects: &mut Effects) {
+        let now = self.now();
+        self.opened_at.get_or_insert(now);
+        let current = Current {
+            subject: Subject::Timer {
+                time: continued.event_time,
+                domain: TimerDomain::Continue,
+                tag: continued.tag,
+            },
+            key: Some(continued.key),
+            partition: continued.partition,
+            event_time: continued.event_time,
+        };
+        self.call(current, effects);
+    }
+
+    /// Keeps a timer that could not be handled: its key, and headers that say why.
+    pub(super) fn timer_dead_letter(
+        &mut self,
+        current: &Current,
+        reason: Reason,
+        message: &str,
+        attempt: u32,
+        effects: &mut Effects,
+    ) {
+        let record = Record {
+            offset: -1,
+            timestamp: None,
+            key: current.key.as_ref().map(|key| key.0.clone()),
+            value: None,
+            headers: Headers::default(),
+        };
+        let count = self.counts.timer_dead_letters.iter_mut().find(|(known, _)| *known == reason);
+        match count {
+            Some((_, count)) => *count += 1,
+            None => self.counts.timer_dead_letters.push((reason, 1)),
+        }
+        self.push_dead_letter(&record, current, None, reason, message, attempt, effects);
+    }
+
+    pub(super) fn stop(&mut self, cause: StopCause, effects: &mut Effects) {
+        self.is_stopped = true;
+        effects.push(Effect::Stop(cause));
+    }
+}

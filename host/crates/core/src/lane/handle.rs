@@ -1,0 +1,243 @@
+//! Handling records: judging them, calling the plugin, keeping what failed.
+
+use std::hash::BuildHasher;
+
+use foldhash::fast::FixedState;
+
+use super::{Effects, Lane, StopCause, counts::SAMPLES_MAX};
+use crate::{
+    context::{Context, Current, Subject},
+    copartition::{KeySample, SAMPLE_ONE_IN},
+    dead_letter::{self, Origin, Reason},
+    epoch::Continuation,
+    key::Key,
+    options::{LatePolicy, NullKeyPolicy},
+    output::{OutputRecord, Target},
+    plugin::{CallFailure, CallResult},
+    record::{DecodedRecord, Decoding, InputIndex, Record, Source},
+    time::EventTime,
+};
+
+impl Lane {
+    /// Handles a record that was taken.
+    pub(super) fn handle(
+        &mut self,
+        source: Source,
+        decoded: DecodedRecord,
+        is_skewed: bool,
+        effects: &mut Effects,
+    ) {
+        let now = self.now();
+        let input = usize::from(source.input.0);
+        let size = decoded.size_bytes();
+        let counts = &mut self.counts.inputs[input];
+        counts.records += 1;
+        counts.bytes += size as u64;
+        counts.skew_ignored += u64::from(is_skewed);
+        self.counts.records += 1;
+        self.flood.record(now);
+        let DecodedRecord { record, decoding } = decoded;
+        match decoding {
+            Decoding::Rejected { reason, message } => {
+                self.reject(source, record, None, reason, &message, effects);
+            }
+            Decoding::Ready { key: Some(key), time } => {
+                self.sample(source, &key);
+                self.judge(source, record, Some(key), time, effects);
+            }
+            Decoding::Ready { key: None, time } => match self.options.inputs[input].null_key {
+                NullKeyPolicy::DeadLetter => {
+                    let message = "expected a key, found null: a null key equals nothing \
+                                   (`null_key: drop` or `process` takes it otherwise)";
+                    self.reject(source, record, time, Reason::NullKey, message, effects);
+                }
+                NullKeyPolicy::Drop => self.counts.inputs[input].dropped_null_key += 1,
+                NullKeyPolicy::Process => self.judge(source, record, None, time, effects),
+            },
+        }
+    }
+
+    fn sample(&mut self, source: Source, key: &Key) {
+        let hash = FixedState::default().hash_one(key.as_bytes());
+        if hash.is_multiple_of(SAMPLE_ONE_IN) && self.counts.samples.len() < SAMPLES_MAX {
+            let (input, partition) = (source.input, source.partition);
+            self.counts.samples.push(KeySample { input, partition, key: key.clone() });
+        }
+    }
+
+    /// Late or not, then what the input's options say.
+    fn judge(
+        &mut self,
+        source: Source,
+        record: Record,
+        key: Option<Key>,
+        time: Option<EventTime>,
+        effects: &mut Effects,
+    ) {
+        let input = usize::from(source.input.0);
+        let watermark = self.context().clocks.watermark;
+        let late_by = time.filter(|time| *time <= watermark);
+        if let Some(time) = late_by {
+            self.counts.inputs[input].late += 1;
+            match self.options.inputs[input].late {
+                LatePolicy::Process => {}
+                LatePolicy::Drop => {
+                    self.counts.inputs[input].dropped_late += 1;
+                    return;
+                }
+                LatePolicy::SideOutput => {
+                    self.divert_late(source.input, &record, time, watermark);
+                    return;
+                }
+            }
+        }
+        let current = Current {
+            subject: Subject::Record {
+                input: source.input,
+                role: self.options.roles[input],
+                record,
+                time,
+                is_late: late_by.is_some(),
+            },
+            key,
+            partition: source.partition,
+            event_time: time,
+        };
+        self.call(current, effects);
+    }
+
+    fn divert_late(
+        &mut self,
+        input: InputIndex,
+        record: &Record,
+        time: EventTime,
+        watermark: EventTime,
+    ) {
+        let Some(late) = self.options.late_output else { return };
+        let name = &self.options.inputs[usize::from(input.0)].name;
+        let headers = dead_letter::late_headers(record, name, time, watermark);
+        self.context_mut().outputs.push(OutputRecord {
+            target: Target::Output(late),
+            key: record.key.as_deref(),
+            value: record.value.as_deref(),
+            headers: &headers,
+            time: Some(time),
+        });
+    }
+
+    /// Calls the plugin about `current`: once, or twice after a failure that is retried.
+    pub(super) fn call(&mut self, current: Current, effects: &mut Effects) {
+        let mut current = current;
+        let mut attempt = 1;
+        loop {
+            let result = self.call_once(current);
+            if let Some(error) = self.context_mut().take_store_failure() {
+                self.stop(StopCause::Store(error), effects);
+                return;
+            }
+            current = std::mem::replace(&mut self.context_mut().current, Current::none());
+            let Err(failure) = result else { break };
+            self.counts.failure(failure.kind.reason());
+            if failure.kind.is_retried() && attempt == 1 {
+                self.function.renew();
+                attempt += 1;
+                continue;
+            }
+            self.give_up(&current, &failure, attempt, effects);
+            return;
+        }
+        if let Some(tag) = self.context_mut().take_continuation()
+            && let Some(key) = current.key
+        {
+            let (partition, event_time) = (current.partition, current.event_time);
+            self.continuation = Some(Continuation { key, partition, tag, event_time });
+        }
+    }
+
+    fn call_once(&mut self, current: Current) -> CallResult {
+        self.counts.calls += 1;
+        let is_record = matches!(current.subject, Subject::Record { .. });
+        let mut context = self.context.take().expect("calls do not nest");
+        context.begin_call(current);
+        let function = &mut self.function;
+        let (context, result): (Box<Context>, CallResult) =
+            if is_record { function.process_element(context) } else { function.on_timer(context) };
+        self.context = Some(context);
+        if result.is_err() {
+            self.context_mut().undo_call();
+        }
+        result
+    }
+
+    fn give_up(
+        &mut self,
+        current: &Current,
+        failure: &CallFailure,
+        attempt: u32,
+        effects: &mut Effects,
+    ) {
+        let reason = failure.kind.reason();
+        let Subject::Record { input, record, .. } = &current.subject else {
+            self.timer_dead_letter(current, reason, &failure.message, attempt, effects);
+            return;
+        };
+        self.counts.dead_letter(usize::from(input.0), reason);
+        let (record, input) = (record.clone(), *input);
+        let message = &failure.message;
+        self.push_dead_letter(&record, current, Some(input), reason, message, attempt, effects);
+    }
+
+    /// Keeps a record that never reached the plugin.
+    fn reject(
+        &mut self,
+        source: Source,
+        record: Record,
+        time: Option<EventTime>,
+        reason: Reason,
+        message: &str,
+        effects: &mut Effects,
+    ) {
+        self.counts.dead_letter(usize::from(source.input.0), reason);
+        let current =
+            Current { partition: source.partition, event_time: time, ..Current::none() };
+        let input = Some(source.input);
+        self.push_dead_letter(&record, &current, input, reason, message, 0, effects);
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "each is a different fact about the dead letter")]
+    pub(super) fn push_dead_letter(
+        &mut self,
+        record: &Record,
+        current: &Current,
+        input: Option<InputIndex>,
+        reason: Reason,
+        message: &str,
+        attempt: u32,
+        effects: &mut Effects,
+    ) {
+        let input = input.map(|input| &self.options.inputs[usize::from(input.0)]);
+        let origin = Origin {
+            pipeline: &self.options.pipeline,
+            input: input.map_or("", |input| &input.name),
+            topic: input.map_or("", |input| &input.topic),
+            partition: current.partition,
+            event_time: current.event_time,
+            watermark: self.context().clocks.watermark,
+            plugin_digest: &self.revision,
+            attempt,
+        };
+        let headers = dead_letter::headers(record, reason, message, &origin);
+        let time = current.event_time;
+        self.context_mut().outputs.push(OutputRecord {
+            target: Target::DeadLetters,
+            key: record.key.as_deref(),
+            value: record.value.as_deref(),
+            headers: &headers,
+            time,
+        });
+        let now = self.now();
+        if let Some(cause) = self.flood.dead_letter(now) {
+            self.stop(cause, effects);
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! What arrives from the sources, and what it does to the watermark.
+
+use super::{Lane, QUEUE_LOW};
+use crate::{
+    lane::Effects,
+    options::{SkewReference, WatermarkRule, WhenAllIdle},
+    record::{DecodedRecord, SourceIndex},
+    schedule::{Choice, Condition},
+    time::{EventTime, NO_WATERMARK, ProcessingTime},
+    timers::TimerDomain,
+    watermark::combiner::SourceActivity,
+};
+
+impl Lane {
+    pub(super) fn move_clock(&mut self, now: ProcessingTime) {
+        let clocks = &mut self.context_mut().clocks;
+        if now > clocks.processing_time {
+            clocks.processing_time = now;
+            self.clock_moved = true;
+            self.is_watermark_stale = true;
+        }
+    }
+
+    pub(super) fn fetched(&mut self, source: SourceIndex, records: Vec<DecodedRecord>) {
+        if records.is_empty() {
+            return;
+        }
+        let at = usize::from(source.0);
+        let had_head = self.heads.head(at).is_some();
+        self.heads.add(at, records.into_iter().map(|record| (record.time(), record)));
+        let track = &mut self.tracks[at];
+        track.end_position = None;
+        track.has_records = true;
+        track.idleness.interrupted();
+        if !had_head {
+            self.observe_head(at);
+        }
+        self.is_watermark_stale = true;
+        self.wants[at] = self.heads.waiting(at) < QUEUE_LOW;
+    }
+
+    pub(super) fn at_end(&mut self, source: SourceIndex, position: i64) {
+        let at = usize::from(source.0);
+        self.heads.at_end(at);
+        self.tracks[at].end_position = Some(position);
+        self.note_queue(at);
+    }
+
+    pub(super) fn unknown(&mut self, source: SourceIndex) {
+        let at = usize::from(source.0);
+        let now = self.now();
+        self.heads.unknown(at, now);
+        self.tracks[at].idleness.interrupted();
+        self.is_watermark_stale = true;
+    }
+
+    pub(super) fn ended(&mut self, source: SourceIndex) {
+        let at = usize::from(source.0);
+        self.heads.ended(at);
+        self.wants[at] = false;
+        self.note_queue(at);
+    }
+
+    pub(super) fn told_watermark(&mut self, source: SourceIndex, watermark: EventTime) {
+        let now = self.now();
+        let track = &mut self.tracks[usize::from(source.0)];
+        if track.watermark.raise(watermark) {
+            track.moved_at = now;
+        }
+        self.is_watermark_stale = true;
+    }
+
+    /// Takes note of what stands behind an empty queue.
+    fn note_queue(&mut self, at: usize) {
+        let now = self.now();
+        match self.heads.condition(at) {
+            Condition::AtEnd => {
+                let track = &mut self.tracks[at];
+                track.idleness.at_end(now);
+                if let Some(position) = track.end_position {
+                    track.position = track.position.max(position);
+                }
+            }
+            Condition::Ended | Condition::Head | Condition::Unknown => {}
+        }
+        self.is_watermark_stale = true;
+    }
+
+    /// Lets the head of a source move the source's watermark.
+    fn observe_head(&mut self, at: usize) {
+        let now = self.now();
+        let Some(head) = self.heads.head(at) else { return };
+        let Some(time) = head.time() else { return };
+        let track = &mut self.tracks[at];
+        let input = &self.options.inputs[usize::from(track.source.input.0)];
+        let reference = match input.skew_reference {
+            SkewReference::Clock => now,
+            SkewReference::RecordTimestamp => head.record.timestamp.unwrap_or(now),
+        };
+        track.is_head_skewed =
+            input.max_future_skew.is_some_and(|skew| time > reference.saturating_add(skew));
+        if track.is_head_skewed {
+            return;
+        }
+        if let WatermarkRule::OutOfOrderness(bound) = input.watermark
+            && track.watermark.observe(time, bound)
+        {
+            track.moved_at = now;
+            self.is_watermark_stale = true;
+        }
+    }
+
+    /// Takes the next record, if the lane may; returns whether it did.
+    pub(super) fn take_next(&mut self, effects: &mut Effects) -> bool {
+        let now = self.now();
+        let Choice::Take(at) = self.heads.choose(now, self.options.wait_for_input) else {
+            return false;
+        };
+        let Some(record) = self.heads.take(at, now) else { return false };
+        let track = &mut self.tracks[at];
+        track.position = record.record.offset + 1;
+        let (source, is_skewed) = (track.source, track.is_head_skewed);
+        self.opened_at.get_or_insert(now);
+        self.handle(source, record, is_skewed, effects);
+        self.observe_head(at);
+        self.note_queue(at);
+        let is_ended = self.heads.condition(at) == Condition::Ended;
+        self.wants[at] = !is_ended && self.heads.waiting(at) < QUEUE_LOW;
+        true
+    }
+
+    /// Combines the sources' watermarks; returns whether the lane's moved.
+    pub(super) fn advance_watermark(&mut self) -> bool {
+        if !self.is_watermark_stale {
+            return false;
+        }
+        self.is_watermark_stale = false;
+        self.tell_combiner();
+        let mut moved = self.combiner.advance().is_some();
+        moved |= self.follow_clock();
+        if moved {
+            self.context_mut().clocks.watermark = self.combiner.get();
+        }
+        moved
+    }
+
+    pub(super) fn tell_combiner(&mut self) {
+        let now = self.now();
+        for (place, at) in self.timed.iter().enumerate() {
+            let track = &self.tracks[*at];
+            let activity = match self.heads.condition(*at) {
+                Condition::Ended => SourceActivity::Ended,
+                Condition::AtEnd if track.idleness.is_idle(now) => SourceActivity::Idle,
+                Condition::AtEnd | Condition::Head | Condition::Unknown => SourceActivity::Active,
+            };
+            self.combiner.set(place, track.watermark.get(), activity);
+        }
+    }
+
+    /// `when_all_idle: follow_clock`: event time goes on at the pace of the lane's clock.
+    fn follow_clock(&mut self) -> bool {
+        let now = self.now();
+        if !self.combiner.is_all_idle() {
+            self.all_idle = None;
+            return false;
+        }
+        let (since, from) = *self.all_idle.get_or_insert((now, self.combiner.get()));
+        let follows = self.options.when_all_idle == WhenAllIdle::FollowClock;
+        if !follows || from == NO_WATERMARK {
+            return false;
+        }
+        self.combiner.raise(from.saturating_add(now.saturating_sub(since)))
+    }
+
+    pub(super) fn next_deadline(&mut self) -> Option<ProcessingTime> {
+        let now = self.now();
+        let mut deadlines: Vec<ProcessingTime> = Vec::with_capacity(8);
+        if let Some(opened_at) = self.opened_at {
+            deadlines.push(opened_at.saturating_add(self.options.commit.every));
+        }
+        for track in &self.tracks {
+            deadlines.extend(track.idleness.idle_at().filter(|at| *at > now));
+        }
+        if let Choice::Wait(until) = self.heads.choose(now, self.options.wait_for_input) {
+            deadlines.push(until);
+        }
+        if let Some(due) = self.first_timer(TimerDomain::Processing) {
+            deadlines.push(due.max(now.saturating_add(1)));
+        }
+        if let Some((since, from)) = self.all_idle
+            && self.options.when_all_idle == WhenAllIdle::FollowClock
+            && from != NO_WATERMARK
+            && let Some(due) = self.first_timer(TimerDomain::Event)
+        {
+            let wait = due.saturating_sub(from).max(0);
+            deadlines.push(since.saturating_add(wait).max(now.saturating_add(1)));
+        }
+        deadlines.into_iter().min()
+    }
+
+    fn first_timer(&mut self, domain: TimerDomain) -> Option<i64> {
+        let context = self.context.as_mut()?;
+        let queue = match domain {
+            TimerDomain::Processing => &mut context.processing_timers,
+            TimerDomain::Event | TimerDomain::Continue => &mut context.event_timers,
+        };
+        // A failing store is met again, and reported, by the next firing.
+        queue.first(context.store.as_mut()).ok().flatten().map(|timer| timer.time)
+    }
+}

@@ -1,0 +1,1 @@
+//! The lane as a whole, over the in-memory ports.

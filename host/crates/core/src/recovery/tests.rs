@@ -1,0 +1,139 @@
+//! Every row of the decision, and that it is total.
+use super::*;
+use crate::{
+    epoch::{EpochRecord, LaneId, Owner, TimerFloors},
+    time::NO_WATERMARK,
+};
+
+const LANE: LaneId = LaneId(0);
+
+fn fact(epoch: u64) -> JournalFact {
+    JournalFact {
+        epoch: Epoch(epoch),
+        attempt: Attempt(1),
+        hash: epoch + 100,
+        previous_hash: if epoch == 0 { 0 } else { epoch + 99 },
+    }
+}
+
+fn journal(epochs: std::ops::RangeInclusive<u64>) -> Vec<JournalFact> {
+    epochs.map(fact).collect()
+}
+
+fn offset(epoch: u64, hash: u64) -> Option<CommittedOffset> {
+    let metadata = CommitMetadata {
+        lane: LANE,
+        epoch: Epoch(epoch),
+        attempt: Attempt(1),
+        journal_offset: 0,
+        hash,
+    };
+    Some(CommittedOffset { position: 7, metadata: metadata.to_string() })
+}
+
+fn stored(epoch: u64) -> Option<StoredHead> {
+    let record = EpochRecord {
+        lane: LANE,
+        epoch: Epoch(epoch),
+        attempt: Attempt(1),
+        owner: Owner { host: String::new(), pid: 0, started_at: 0 },
+        previous_hash: 0,
+        identity: None,
+        sources: Vec::new(),
+        watermark: NO_WATERMARK,
+        processing_time: 0,
+        all_idle_since: None,
+        firing: None,
+        continuation: None,
+        timer_floors: TimerFloors::default(),
+        revision: String::new(),
+        outputs: 0,
+        timers_fired: 0,
+    };
+    Some(StoredHead { record, hash: epoch + 100, journal_next: 0 })
+}
+
+fn decided(
+    committed: Option<CommittedOffset>,
+    journal: Vec<JournalFact>,
+    stored: Option<StoredHead>,
+) -> Plan {
+    decide(&Facts { committed: vec![committed.clone(), committed], journal, stored })
+}
+
+fn resume(target: u64, repairs_offsets: bool) -> Plan {
+    Plan::Resume { target: Epoch(target), repairs_offsets }
+}
+
+#[test]
+fn nothing_anywhere_is_genesis() {
+    assert_eq!(decided(None, vec![], None), Plan::Genesis);
+}
+
+#[test]
+fn state_at_the_committed_epoch_runs_and_behind_it_replays() {
+    assert_eq!(decided(offset(5, 105), vec![], stored(5)), resume(5, false));
+    assert_eq!(decided(offset(5, 105), journal(4..=5), stored(3)), resume(5, false));
+}
+
+#[test]
+fn without_local_state_the_whole_journal_rebuilds_it() {
+    assert_eq!(decided(offset(2, 102), journal(0..=2), None), resume(2, false));
+    assert!(matches!(decided(offset(5, 105), journal(3..=5), None), Plan::Halt(_)));
+}
+
+#[test]
+fn a_journal_one_ahead_of_the_offsets_is_trusted_and_more_is_not() {
+    assert_eq!(decided(offset(4, 104), journal(0..=5), None), resume(5, true));
+    assert!(matches!(decided(offset(3, 103), journal(0..=5), None), Plan::Halt(_)));
+}
+
+#[test]
+fn lost_offsets_are_repaired_from_the_journal() {
+    assert_eq!(decided(None, journal(0..=5), None), resume(5, true));
+}
+
+#[test]
+fn a_journal_behind_the_offsets_halts() {
+    assert!(matches!(decided(offset(6, 106), journal(0..=5), None), Plan::Halt(_)));
+    assert!(matches!(decided(offset(6, 106), vec![], None), Plan::Halt(_)));
+}
+
+#[test]
+fn the_same_epoch_of_two_attempts_halts() {
+    assert!(matches!(decided(offset(5, 999), journal(0..=5), None), Plan::Halt(_)));
+}
+
+#[test]
+fn state_of_another_history_is_rebuilt() {
+    let mut foreign = stored(3);
+    foreign.as_mut().unwrap().hash = 1;
+    assert!(matches!(
+        decided(offset(5, 105), journal(4..=5), foreign),
+        Plan::RebuildStore { .. }
+    ));
+    assert!(matches!(decided(offset(4, 104), vec![], stored(5)), Plan::RebuildStore { .. }));
+}
+
+#[test]
+fn state_without_any_trace_in_the_log_halts() {
+    assert!(matches!(decided(None, vec![], stored(5)), Plan::Halt(_)));
+}
+
+#[test]
+fn foreign_or_differing_metadata_halts() {
+    let foreign = Some(CommittedOffset { position: 1, metadata: "x".into() });
+    assert!(matches!(decided(foreign, journal(0..=1), None), Plan::Halt(_)));
+    let facts = Facts {
+        committed: vec![offset(1, 101), None],
+        journal: journal(0..=1),
+        stored: None,
+    };
+    assert!(matches!(decide(&facts), Plan::Halt(_)));
+}
+
+#[test]
+fn a_chain_with_a_gap_halts() {
+    let broken = vec![fact(0), fact(2)];
+    assert!(matches!(decided(offset(2, 102), broken, None), Plan::Halt(_)));
+}
