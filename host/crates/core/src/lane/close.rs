@@ -3,7 +3,7 @@
 use super::{Effect, Effects, EpochReport, Lane, SourceCondition, StopCause};
 use crate::{
     epoch::{
-        Epoch, EpochRecord, SourceState, StoredHead, TimerFloors, chunk, codec,
+        Epoch, EpochRecord, Firing, SourceState, StoredHead, TimerFloors, chunk, codec,
         metadata::CommitMetadata,
     },
     log::Transaction,
@@ -65,11 +65,7 @@ impl Lane {
     }
 
     fn build(&mut self) -> Result<Offered, StoreError> {
-        // A watermark that moved without any timer being due is part of what is committed.
-        if self.firing.is_none() && self.advance_watermark() {
-            let up_to = self.context().clocks.watermark;
-            self.firing = Some(crate::epoch::Firing { domain: TimerDomain::Event, up_to });
-        }
+        self.settle_time()?;
         let timer_floors = self.timer_floors()?;
         let record = self.record(timer_floors);
         let context = self.context();
@@ -85,6 +81,18 @@ impl Lane {
         let chunks = chunk::split(self.lane, record.epoch, self.attempt, &bytes);
         let positions = self.tracks.iter().map(|track| track.position).collect();
         Ok(Offered { record, hash, chunks, positions, timer_rows })
+    }
+
+    /// Ends a move of time that has nothing left to fire, and takes a watermark that has moved
+    /// into the epoch, so that what is committed never says less than what was decided by.
+    fn settle_time(&mut self) -> Result<(), StoreError> {
+        self.end_finished_move()?;
+        if self.firing.is_none() && self.advance_watermark() {
+            let up_to = self.context().clocks.watermark;
+            self.firing = Some(Firing { domain: TimerDomain::Event, up_to });
+            self.end_finished_move()?;
+        }
+        Ok(())
     }
 
     fn timer_floors(&mut self) -> Result<TimerFloors, StoreError> {

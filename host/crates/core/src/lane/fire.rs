@@ -63,6 +63,17 @@ impl Lane {
         Ok(first.filter(|timer| timer.time <= firing.up_to).cloned())
     }
 
+    /// Ends the move of time if nothing is left to fire in it.
+    pub(super) fn end_finished_move(&mut self) -> Result<(), crate::state::StoreError> {
+        if let Some(firing) = self.firing
+            && self.first_due(firing)?.is_none()
+        {
+            self.firing = None;
+            self.loop_watch.reset();
+        }
+        Ok(())
+    }
+
     fn fire(&mut self, domain: TimerDomain, timer: &Timer, effects: &mut Effects) {
         let now = self.now();
         self.opened_at.get_or_insert(now);

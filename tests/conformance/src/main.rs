@@ -1,0 +1,67 @@
+//! Runs conformance cases and says which fail, at which step, with what.
+//!
+//! `conformance [--ops OP,…] [FILE…]`; without files, every one beside this crate. An operation
+//! that is not known counts as failed. Ends with the line `N passed, M failed`; exit code 1 if any
+//! failed.
+#![expect(clippy::print_stdout, reason = "the result is what this program is for")]
+
+mod case;
+mod keyed;
+mod op;
+
+use std::{path::PathBuf, process::ExitCode};
+
+use anyhow::{Context, Result};
+
+use crate::case::Case;
+
+fn main() -> Result<ExitCode> {
+    let mut ops: Option<Vec<String>> = None;
+    let mut files = Vec::new();
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        if argument == "--ops" {
+            let list = arguments.next().context("--ops needs a list of operations")?;
+            ops = Some(list.split(',').map(str::to_owned).collect());
+        } else {
+            files.push(PathBuf::from(argument));
+        }
+    }
+    if files.is_empty() {
+        files = all_files()?;
+    }
+    let (mut passed, mut failed) = (0, 0);
+    for file in &files {
+        let text = std::fs::read_to_string(file)
+            .with_context(|| format!("read the cases of {}", file.display()))?;
+        for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            let at = format!("{}:{}", file.display(), number + 1);
+            let case = Case::parse(line).with_context(|| format!("{at} is not a case"))?;
+            if ops.as_ref().is_some_and(|ops| !ops.contains(&case.op)) {
+                continue;
+            }
+            match op::run(&case) {
+                Ok(()) => passed += 1,
+                Err(failure) => {
+                    failed += 1;
+                    println!("{at}: {} ({}): {}\n{failure}", case.id, case.op, case.pins);
+                }
+            }
+        }
+    }
+    println!("{passed} passed, {failed} failed");
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn all_files() -> Result<Vec<PathBuf>> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    for entry in folder.read_dir().context("list the conformance cases")? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "jsonl") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}

@@ -1,0 +1,21 @@
+//! The operations that are known, one module each.
+
+mod keyed_co;
+mod scheduling;
+mod ttl;
+mod watermarks;
+
+use crate::case::{Case, Failure};
+
+/// Runs a case.
+pub(crate) fn run(case: &Case) -> Result<(), Failure> {
+    match case.op.as_str() {
+        "keyed_co" => keyed_co::run(case),
+        "boo" => watermarks::bounded_out_of_orderness(case),
+        "idleness" => watermarks::idleness(case),
+        "combined" => watermarks::combined(case),
+        "partition_group" => scheduling::run(case),
+        "ttl" => ttl::run(case),
+        other => Err(Failure::Unknown(other.to_owned())),
+    }
+}
