@@ -1,0 +1,225 @@
+//! The pipeline file: read, layered, checked.
+//!
+//! Defaults < file < `DOVETAIL__…` variables < `--set`. Knows neither plugins nor brokers: what
+//! only they can answer is checked in wiring, which reports through [`Loaded::problems`] so that
+//! it, too, shows file, line and column. Keeps: all problems are reported at once (a syntax error
+//! alone stands alone); secrets are in [`secret::Secret`] and never shown.
+
+mod check;
+mod layers;
+pub mod model;
+pub mod node;
+mod print;
+mod read;
+mod reader;
+pub mod report;
+mod scalars;
+pub mod secret;
+mod substitute;
+pub mod units;
+pub mod yaml;
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+pub use self::{model::Config, read::ADMIN_LISTEN_DEFAULT};
+use self::{
+    node::Place,
+    report::{Problem, Problems},
+};
+
+/// What surrounds a file: read once at the edge, given as data.
+#[derive(Debug, Clone, Default)]
+pub struct Environment {
+    /// Environment variables.
+    pub variables: Vec<(String, String)>,
+    /// `--set` options in order.
+    pub options: Vec<String>,
+}
+
+impl Environment {
+    /// Returns the process's own variables and the given options.
+    #[must_use]
+    pub fn of_process(options: &[String]) -> Self {
+        let variables = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect();
+        Self {
+            variables,
+            options: options.to_vec(),
+        }
+    }
+
+    fn lookup(&self, name: &str) -> Option<String> {
+        self.variables
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value.clone())
+    }
+}
+
+/// A configuration and what is needed to talk about it.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// The configuration.
+    pub config: Config,
+    /// What may be wrong.
+    pub warnings: Vec<Problem>,
+    /// The file as the user named it.
+    pub file: String,
+    text: String,
+    effective: Vec<reader::Effective>,
+    places: BTreeMap<String, Place>,
+}
+
+/// Why a file gave no configuration.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum LoadError {
+    /// It cannot be read.
+    #[error("{path} cannot be read: {reason}", path = path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        reason: String,
+    },
+    /// It is wrong.
+    #[error(transparent)]
+    Invalid(#[from] Problems),
+}
+
+impl Loaded {
+    /// Returns every value in force with its origin, secrets masked.
+    #[must_use]
+    pub fn print(&self) -> String {
+        print::print(&self.effective, &self.file)
+    }
+
+    /// Returns a problem that stands where a key stands, for checks that need plugin or broker.
+    #[must_use]
+    pub fn problem(
+        &self,
+        path: &str,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) -> Problem {
+        Problem::new(path, reader::place_near(&self.places, path), message.into()).with_help(help)
+    }
+
+    /// Returns problems as one error that shows the file's lines.
+    #[must_use]
+    pub fn problems(&self, mut problems: Vec<Problem>) -> Problems {
+        sort(&mut problems);
+        Problems {
+            file: self.file.clone(),
+            text: self.text.clone(),
+            problems,
+        }
+    }
+
+    /// Returns the warnings as text.
+    #[must_use]
+    pub fn render_warnings(&self) -> Vec<String> {
+        self.warnings
+            .iter()
+            .map(|warning| report::render(warning, "warning", &self.file, &self.text))
+            .collect()
+    }
+}
+
+/// Reads a pipeline file.
+///
+/// # Errors
+///
+/// When it cannot be read or is wrong.
+pub fn load(path: &Path, environment: &Environment) -> Result<Loaded, LoadError> {
+    let text = std::fs::read_to_string(path).map_err(|error| LoadError::Unreadable {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    })?;
+    let base = path
+        .parent()
+        .filter(|base| !base.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    Ok(load_text(
+        &path.display().to_string(),
+        text,
+        base,
+        environment,
+    )?)
+}
+
+/// Reads a pipeline from text; relative paths start at `base`.
+///
+/// # Errors
+///
+/// Everything that is wrong with it.
+pub fn load_text(
+    file: &str,
+    text: String,
+    base: &Path,
+    environment: &Environment,
+) -> Result<Loaded, Problems> {
+    let file = file.to_owned();
+    let mut tree = match yaml::parse(&text) {
+        Ok(tree) => tree,
+        Err(problem) => {
+            return Err(Problems {
+                file,
+                text,
+                problems: vec![problem],
+            });
+        }
+    };
+    let lookup = |name: &str| environment.lookup(name);
+    let mut reader = reader::Reader::default();
+    substitute::substitute(&mut tree, &lookup, &mut reader.problems);
+    layers::overlay_variables(&mut tree, &environment.variables, &mut reader.problems);
+    layers::overlay_options(&mut tree, &environment.options, &mut reader.problems);
+    let around = read::Surroundings {
+        base,
+        lookup: &lookup,
+    };
+    let config = read::read(&mut reader, &tree, &around);
+    check::check(&mut reader, &config);
+    let reader::Reader {
+        mut problems,
+        warnings,
+        effective,
+        places,
+    } = reader;
+    if problems.is_empty() {
+        Ok(Loaded {
+            config,
+            warnings,
+            file,
+            text,
+            effective,
+            places,
+        })
+    } else {
+        sort(&mut problems);
+        Err(Problems {
+            file,
+            text,
+            problems,
+        })
+    }
+}
+
+fn sort(problems: &mut Vec<Problem>) {
+    problems.sort_by(|one, other| {
+        (one.place.line, one.place.column).cmp(&(other.place.line, other.place.column))
+    });
+    problems.dedup();
+}
+
+fn join(parent: &str, key: &str) -> String {
+    if parent.is_empty() {
+        key.to_owned()
+    } else {
+        format!("{parent}.{key}")
+    }
+}

@@ -1,0 +1,218 @@
+//! Rules between keys of one configuration, without asking anybody.
+//!
+//! What needs the plugin's `describe` or a broker is checked in wiring.
+
+use std::collections::BTreeMap;
+
+use dovetail_core::options::LatePolicy;
+
+use super::{
+    model::{Config, InputFrom, LogConfig},
+    reader::Reader,
+    report::{nearest, one_of},
+    units::show_ms,
+};
+
+/// Adds what contradicts itself, and warnings.
+pub(super) fn check(reader: &mut Reader, config: &Config) {
+    check_inputs(reader, config);
+    check_topics(reader, config);
+    check_roles(reader, config);
+    check_times(reader, config);
+    warn(reader, config);
+}
+
+fn check_inputs(reader: &mut Reader, config: &Config) {
+    let Some(first) = config.inputs.first() else {
+        reader.problem_at(
+            "inputs",
+            "no input is named",
+            "name at least one topic or file to read",
+        );
+        return;
+    };
+    for input in &config.inputs[1..] {
+        if input.format.key.key_type != first.format.key.key_type {
+            let message = format!(
+                "keys of `{}` are compared as {}, those of `{}` as {}: they would never meet",
+                input.name,
+                input.format.key.key_type.name(),
+                first.name,
+                first.format.key.key_type.name()
+            );
+            let path = format!("inputs.{}.key.type", input.name);
+            reader.problem_at(&path, message, "say the same `key.type` for all inputs");
+        }
+    }
+    let has_late = config.outputs.iter().any(|output| output.name == "late");
+    for input in &config.inputs {
+        if input.late == LatePolicy::SideOutput && !has_late {
+            reader.problem_at(
+                &format!("inputs.{}.late", input.name),
+                "`late: side_output` needs an output `late`",
+                "outputs: { late: { topic: … } }, or `late: process` or `late: drop`",
+            );
+        }
+        if input.time.is_none() && input.late != LatePolicy::Process {
+            reader.problem_at(
+                &format!("inputs.{}.late", input.name),
+                "an input without `time` has no late records",
+                "leave `late` out, or say where the event time is",
+            );
+        }
+    }
+}
+
+/// One topic is named by one input only, and nothing is read that is written here.
+fn check_topics(reader: &mut Reader, config: &Config) {
+    let mut named: BTreeMap<String, String> = BTreeMap::new();
+    for input in &config.inputs {
+        let names: Vec<String> = match &input.from {
+            InputFrom::Topic(topic) => vec![topic.clone()],
+            InputFrom::Files(files) => files
+                .iter()
+                .map(|file| file.display().to_string())
+                .collect(),
+        };
+        let key = if matches!(input.from, InputFrom::Topic(_)) {
+            "topic"
+        } else {
+            "file"
+        };
+        for name in names.into_iter().filter(|name| !name.is_empty()) {
+            if let Some(other) = named.insert(name.clone(), input.name.clone()) {
+                reader.problem_at(
+                    &format!("inputs.{}.{key}", input.name),
+                    format!("`{name}` is already read by the input `{other}`"),
+                    "a topic is named by one input only; the plugin tells its records apart",
+                );
+            }
+        }
+    }
+    let dead_letters = &config.dead_letters.topic;
+    let mut written = vec![
+        ("dead_letters.topic".to_owned(), dead_letters.clone()),
+        (
+            "pipeline".to_owned(),
+            format!("{}.journal", config.pipeline),
+        ),
+    ];
+    for output in &config.outputs {
+        let path = format!("outputs.{}.topic", output.name);
+        if output.topic == *dead_letters || output.topic == format!("{}.journal", config.pipeline) {
+            let message = format!(
+                "`{}` is already written by the pipeline itself",
+                output.topic
+            );
+            reader.problem_at(&path, message, "give the output a topic of its own");
+        }
+        written.push((path, output.topic.clone()));
+    }
+    for (path, topic) in written.into_iter().filter(|(_, topic)| !topic.is_empty()) {
+        if let Some(input) = named.get(&topic) {
+            let message =
+                format!("`{topic}` is read by the input `{input}`: results would be read again");
+            reader.problem_at(&path, message, "write to another topic");
+        }
+    }
+}
+
+/// Roles name inputs that exist, each once. Whether the roles exist only the plugin can say.
+fn check_roles(reader: &mut Reader, config: &Config) {
+    let Some(roles) = &config.plugin.roles else {
+        return;
+    };
+    let names: Vec<&str> = config
+        .inputs
+        .iter()
+        .map(|input| input.name.as_str())
+        .collect();
+    let mut taken: BTreeMap<&str, &str> = BTreeMap::new();
+    for (role, input) in roles {
+        let path = format!("plugin.inputs.{role}");
+        if !names.contains(&input.as_str()) {
+            let near = nearest(input, names.iter().copied())
+                .map_or_else(String::new, |word| format!("; did you mean `{word}`?"));
+            let message = format!("there is no input `{input}`{near}");
+            reader.problem_at(&path, message, &format!("expected {}", one_of(&names)));
+        }
+        if let Some(other) = taken.insert(input, role) {
+            let message = format!("the input `{input}` already has the role `{other}`");
+            reader.problem_at(&path, message, "each input has one role");
+        }
+    }
+    for name in names.iter().filter(|name| !taken.contains_key(*name)) {
+        let message = format!("the input `{name}` has no role");
+        reader.problem_at(
+            "plugin.inputs",
+            message,
+            "give it a role, or leave the input out",
+        );
+    }
+}
+
+fn check_times(reader: &mut Reader, config: &Config) {
+    if let LogConfig::Kafka(kafka) = &config.log
+        && config.commit.every >= kafka.transaction_timeout
+    {
+        let message = format!(
+            "an epoch of {} outlives a transaction of {}",
+            show_ms(config.commit.every),
+            show_ms(kafka.transaction_timeout)
+        );
+        reader.problem_at(
+            "commit.every",
+            message,
+            "commit more often, or raise kafka.transaction_timeout",
+        );
+    }
+    const MEMORY_MIN: u64 = 16 << 20;
+    if config.memory < MEMORY_MIN {
+        reader.problem_at("memory", "expected at least 16MiB", "the default is 256MiB");
+    }
+}
+
+fn warn(reader: &mut Reader, config: &Config) {
+    for input in &config.inputs {
+        if input
+            .time
+            .as_ref()
+            .is_some_and(|time| time.idle_after.is_none())
+        {
+            reader.warn_at(
+                &format!("inputs.{}.time.idle_after", input.name),
+                "with `idle_after: never` one quiet partition stops event time for its lane",
+                "timers wait until a record comes there",
+            );
+        }
+    }
+    if config.inputs.iter().all(|input| input.time.is_none()) && !config.inputs.is_empty() {
+        reader.warn_at(
+            "inputs",
+            "no input has `time`: event time stands still and event-time timers never fire",
+            "say where the event time is, or use processing-time timers alone",
+        );
+    }
+    if let LogConfig::Kafka(kafka) = &config.log {
+        let every = config.commit.every;
+        if every.saturating_mul(2) >= kafka.transaction_timeout && every < kafka.transaction_timeout
+        {
+            reader.warn_at(
+                "commit.every",
+                format!(
+                    "{} is half of kafka.transaction_timeout ({}) or more",
+                    show_ms(every),
+                    show_ms(kafka.transaction_timeout)
+                ),
+                "a slow epoch would be ended by the broker",
+            );
+        }
+        if config.state_dir.starts_with("/tmp") || config.state_dir.starts_with("/var/tmp") {
+            reader.warn_at(
+                "state.dir",
+                format!("{} may be emptied at any time", config.state_dir.display()),
+                "state is then rebuilt from the journal; choose a directory that stays",
+            );
+        }
+    }
+}

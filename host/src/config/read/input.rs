@@ -1,0 +1,337 @@
+//! The `inputs` section.
+
+use dovetail_codec::{
+    InputFormat, JsonPath, KeyFormat, KeySource, TimeFormat, TimeSource, TimeUnit, WireFormat,
+};
+use dovetail_core::{
+    key::KeyType,
+    options::{LatePolicy, NullKeyPolicy},
+};
+
+use super::{
+    super::{
+        join,
+        model::{InputConfig, InputFrom, OnGap, Start, TimeConfig},
+        node::Scalar,
+        reader::{Reader, Section},
+        scalars, units,
+    },
+    Surroundings,
+};
+
+pub(super) fn read_inputs(
+    reader: &mut Reader,
+    root: &mut Section<'_>,
+    is_kafka: bool,
+    around: &Surroundings<'_>,
+) -> Vec<InputConfig> {
+    if !root.has("inputs") {
+        reader.problem_at(
+            "inputs",
+            "`inputs` must be said",
+            "name the topics or files to read",
+        );
+    }
+    let section = reader.section(root, "inputs");
+    section
+        .names()
+        .iter()
+        .map(|entry| {
+            let mut input = reader.entry(&section, entry);
+            read_input(reader, &mut input, entry.key.clone(), is_kafka, around)
+        })
+        .collect()
+}
+
+fn read_input(
+    reader: &mut Reader,
+    section: &mut Section<'_>,
+    name: String,
+    is_kafka: bool,
+    around: &Surroundings<'_>,
+) -> InputConfig {
+    let from = read_from(reader, section, is_kafka, around);
+    let has_files = matches!(from, InputFrom::Files(_));
+    for unsupported in ["broadcast", "bootstrap"] {
+        let why = format!("`{unsupported}` is not yet supported");
+        reader.refuse(section, unsupported, &why, "leave it out");
+    }
+    let key = read_key(reader, section, has_files);
+    let time = section
+        .has("time")
+        .then(|| read_time(reader, section, has_files))
+        .unzip();
+    section.node("time");
+    let (time_format, time) = time;
+    let starts = scalars::choice(&[("earliest", Start::Earliest), ("latest", Start::Latest)]);
+    let start = if has_files {
+        let why = "a file is read from its first line";
+        reader.refuse(section, "start", why, "leave `start` out");
+        Start::Earliest
+    } else {
+        let help = "`start: earliest` reads what is there, `start: latest` only what comes; it \
+                    counts at the first start alone";
+        reader.required(section, "start", help, starts)
+    };
+    let on_gap = if is_kafka {
+        let gaps = [("fail", OnGap::Fail), ("earliest", OnGap::Earliest)];
+        reader.or(section, "on_gap", "fail", scalars::choice(&gaps))
+    } else {
+        let why = "`on_gap` is for pipelines with `kafka`";
+        reader.refuse(
+            section,
+            "on_gap",
+            why,
+            "leave it out: nothing is ever deleted here",
+        );
+        OnGap::Fail
+    };
+    let null_keys = [
+        ("dead_letter", NullKeyPolicy::DeadLetter),
+        ("drop", NullKeyPolicy::Drop),
+        ("process", NullKeyPolicy::Process),
+    ];
+    let lates = [
+        ("process", LatePolicy::Process),
+        ("side_output", LatePolicy::SideOutput),
+        ("drop", LatePolicy::Drop),
+    ];
+    let null_key = reader.or(
+        section,
+        "null_key",
+        "dead_letter",
+        scalars::choice(&null_keys),
+    );
+    let late = reader.or(section, "late", "process", scalars::choice(&lates));
+    reader.close(section);
+    let format = InputFormat {
+        key,
+        time: time_format,
+    };
+    InputConfig {
+        name,
+        from,
+        format,
+        time,
+        start,
+        on_gap,
+        null_key,
+        late,
+    }
+}
+
+fn read_from(
+    reader: &mut Reader,
+    section: &mut Section<'_>,
+    is_kafka: bool,
+    around: &Surroundings<'_>,
+) -> InputFrom {
+    if is_kafka {
+        let why = "`file` is for pipelines without `kafka`";
+        reader.refuse(
+            section,
+            "file",
+            why,
+            "give the `topic`, or leave `kafka` out",
+        );
+        let topic = reader.required(section, "topic", "the topic to read", scalars::topic);
+        return InputFrom::Topic(topic);
+    }
+    if section.has("topic") && section.has("file") {
+        let why = "an input reads a topic or files";
+        reader.refuse(section, "file", why, "keep one of `topic` and `file`");
+    }
+    if section.has("topic") {
+        section.node("file");
+        let topic = reader.optional(section, "topic", scalars::topic);
+        return InputFrom::Topic(topic.unwrap_or_default());
+    }
+    section.node("topic");
+    if !section.has("file") {
+        let path = section.path().to_owned();
+        reader.problem_at(
+            &path,
+            "`topic` or `file` must be said",
+            "without `kafka` an input reads a topic of the embedded log, or NDJSON files \
+             (one, or a list: file n is partition n)",
+        );
+    }
+    let files = reader.one_or_many(section, "file", scalars::path);
+    InputFrom::Files(files.into_iter().map(|file| around.resolve(file)).collect())
+}
+
+fn read_key(reader: &mut Reader, input: &mut Section<'_>, has_files: bool) -> KeyFormat {
+    let mut section = reader.section(input, "key");
+    let parts = [
+        ("key", Part::Key),
+        ("value", Part::Value),
+        ("header", Part::Header),
+    ];
+    let part = if has_files {
+        let help = "lines of a file have no Kafka key: key: { from: value, path: $.id }";
+        let part = reader.required(&mut section, "from", help, scalars::choice(&parts));
+        refuse_all_but_value(reader, &section, part)
+    } else {
+        reader.or(&mut section, "from", "key", scalars::choice(&parts))
+    };
+    let format = if part == Part::Value {
+        let why = "`format` is for keys that are bytes of their own";
+        reader.refuse(
+            &mut section,
+            "format",
+            why,
+            "leave it out: the value is JSON",
+        );
+        WireFormat::String
+    } else {
+        let formats = WireFormat::ALL.map(|format| (format.name(), format));
+        reader.or(&mut section, "format", "string", scalars::choice(&formats))
+    };
+    let from = match part {
+        Part::Key if format == WireFormat::Json => {
+            refuse_name(reader, &mut section);
+            let path = reader.optional(&mut section, "path", json_path);
+            KeySource::KafkaKey(path.flatten().unwrap_or_else(JsonPath::root))
+        }
+        Part::Key | Part::Timestamp => {
+            refuse_name(reader, &mut section);
+            refuse_path(reader, &mut section);
+            KeySource::KafkaKey(JsonPath::root())
+        }
+        Part::Value => KeySource::Value(read_path(reader, &mut section)),
+        Part::Header => KeySource::Header(read_header(reader, &mut section)),
+    };
+    let types = [KeyType::String, KeyType::Integer, KeyType::Bytes]
+        .map(|key_type| (key_type.name(), key_type));
+    let key_type = reader.or(&mut section, "type", "string", scalars::choice(&types));
+    reader.close(&section);
+    KeyFormat {
+        from,
+        format,
+        key_type,
+    }
+}
+
+/// A part of a record. The default is what reading goes on with after a problem.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Part {
+    Key,
+    #[default]
+    Value,
+    Header,
+    Timestamp,
+}
+
+fn refuse_all_but_value(reader: &mut Reader, section: &Section<'_>, part: Part) -> Part {
+    if part != Part::Value {
+        let path = join(section.path(), "from");
+        reader.problem_at(
+            &path,
+            "lines of a file are values alone",
+            "use `from: value`",
+        );
+    }
+    part
+}
+
+fn refuse_name(reader: &mut Reader, section: &mut Section<'_>) {
+    let help = "only `from: header` has a `name`";
+    reader.refuse(section, "name", "`name` is the name of a header", help);
+}
+
+fn refuse_path(reader: &mut Reader, section: &mut Section<'_>) {
+    let help = "use `from: value`, or leave it out";
+    reader.refuse(section, "path", "`path` is a place in JSON", help);
+}
+
+fn read_path(reader: &mut Reader, section: &mut Section<'_>) -> JsonPath {
+    refuse_name(reader, section);
+    let help = "the place in the JSON value, such as $.user_id or $.order.id";
+    reader
+        .required(section, "path", help, json_path)
+        .unwrap_or_else(JsonPath::root)
+}
+
+fn read_header(reader: &mut Reader, section: &mut Section<'_>) -> String {
+    refuse_path(reader, section);
+    reader.required(section, "name", "the name of the header", scalars::text)
+}
+
+fn read_time(
+    reader: &mut Reader,
+    input: &mut Section<'_>,
+    has_files: bool,
+) -> (TimeFormat, TimeConfig) {
+    let mut section = reader.section(input, "time");
+    let parts = [
+        ("value", Part::Value),
+        ("header", Part::Header),
+        ("timestamp", Part::Timestamp),
+    ];
+    let help = "value (with path), header (with name) or timestamp (the record's own)";
+    let part = reader.required(&mut section, "from", help, scalars::choice(&parts));
+    if has_files {
+        refuse_all_but_value(reader, &section, part);
+    }
+    let unit = if part == Part::Timestamp {
+        let help = "leave it out: a record's timestamp is in ms";
+        reader.refuse(
+            &mut section,
+            "unit",
+            "`unit` is for times in values and headers",
+            help,
+        );
+        TimeUnit::Milliseconds
+    } else {
+        let units = TimeUnit::ALL.map(|unit| (unit.name(), unit));
+        reader.or(&mut section, "unit", "ms", scalars::choice(&units))
+    };
+    let from = match part {
+        Part::Value => TimeSource::Value(read_path(reader, &mut section)),
+        Part::Header => TimeSource::Header(read_header(reader, &mut section)),
+        Part::Key | Part::Timestamp => {
+            refuse_name(reader, &mut section);
+            refuse_path(reader, &mut section);
+            TimeSource::Timestamp
+        }
+    };
+    let range = |scalar: &Scalar| units::date_range_ms(&scalar.text);
+    let (first, end) = reader.or(&mut section, "valid", "2000-01-01 to 2100-01-01", range);
+    let help = "how far records may be out of order, such as 5s; 0s when they never are";
+    let time = TimeConfig {
+        out_of_orderness: reader.required(
+            &mut section,
+            "out_of_orderness",
+            help,
+            scalars::duration,
+        ),
+        idle_after: reader.or(
+            &mut section,
+            "idle_after",
+            "60s",
+            scalars::duration_or_never,
+        ),
+        max_future_skew: reader.or(
+            &mut section,
+            "max_future_skew",
+            "1h",
+            scalars::positive_duration,
+        ),
+    };
+    reader.close(&section);
+    (
+        TimeFormat {
+            from,
+            unit,
+            valid: first..end,
+        },
+        time,
+    )
+}
+
+/// `Some`, so that a placeholder exists for what could not be read.
+fn json_path(scalar: &Scalar) -> Result<Option<JsonPath>, String> {
+    JsonPath::parse(&scalar.text)
+        .map(Some)
+        .map_err(|error| format!("a path such as $.user_id ({error})"))
+}

@@ -1,0 +1,195 @@
+//! The `kafka` section.
+
+use super::{
+    super::{
+        model::{KafkaConfig, SecurityConfig, SecurityProtocol},
+        node::Value,
+        reader::{Reader, Section},
+        scalars,
+    },
+    Surroundings,
+};
+
+/// Client settings that the host decides itself.
+const OWNED: &[&str] = &[
+    "acks",
+    "auto.offset.reset",
+    "bootstrap.servers",
+    "client.id",
+    "enable.auto.commit",
+    "enable.auto.offset.store",
+    "enable.idempotence",
+    "enable.partition.eof",
+    "group.id",
+    "group.instance.id",
+    "isolation.level",
+    "max.in.flight.requests.per.connection",
+    "metadata.broker.list",
+    "partitioner",
+    "sasl.mechanism",
+    "sasl.mechanisms",
+    "sasl.password",
+    "sasl.username",
+    "security.protocol",
+    "ssl.ca.location",
+    "ssl.certificate.location",
+    "ssl.key.location",
+    "ssl.key.password",
+    "transaction.timeout.ms",
+    "transactional.id",
+];
+
+pub(super) fn read_kafka(
+    reader: &mut Reader,
+    root: &mut Section<'_>,
+    around: &Surroundings<'_>,
+) -> KafkaConfig {
+    let mut section = reader.section(root, "kafka");
+    let brokers = reader.required(
+        &mut section,
+        "brokers",
+        "host:port, more of them separated by commas",
+        scalars::text,
+    );
+    let security = read_security(reader, &mut section, around);
+    let transaction_timeout = reader.or(
+        &mut section,
+        "transaction_timeout",
+        "20s",
+        scalars::positive_duration,
+    );
+    let librdkafka = read_passthrough(reader, &mut section);
+    reader.close(&section);
+    KafkaConfig {
+        brokers,
+        security,
+        transaction_timeout,
+        librdkafka,
+    }
+}
+
+fn read_security(
+    reader: &mut Reader,
+    kafka: &mut Section<'_>,
+    around: &Surroundings<'_>,
+) -> SecurityConfig {
+    let mut section = reader.section(kafka, "security");
+    let protocols = [
+        ("PLAINTEXT", SecurityProtocol::Plaintext),
+        ("TLS", SecurityProtocol::Tls),
+        ("SASL_PLAINTEXT", SecurityProtocol::SaslPlaintext),
+        ("SASL_TLS", SecurityProtocol::SaslTls),
+    ];
+    let mechanisms = [
+        ("PLAIN", "PLAIN"),
+        ("SCRAM-SHA-256", "SCRAM-SHA-256"),
+        ("SCRAM-SHA-512", "SCRAM-SHA-512"),
+    ];
+    let resolve = |path: &str| around.resolve(path);
+    let file = |reader: &mut Reader, section: &mut Section<'_>, name| {
+        reader
+            .optional(section, name, scalars::path)
+            .map(|path| around.resolve(path))
+    };
+    let security = SecurityConfig {
+        protocol: reader.or(
+            &mut section,
+            "protocol",
+            "PLAINTEXT",
+            scalars::choice(&protocols),
+        ),
+        mechanism: reader.optional(&mut section, "mechanism", scalars::choice(&mechanisms)),
+        username: reader.optional(&mut section, "username", scalars::text),
+        password: reader.secret(&mut section, "password", around.lookup, &resolve),
+        ca_file: file(reader, &mut section, "ca_file"),
+        certificate_file: file(reader, &mut section, "certificate_file"),
+        key_file: file(reader, &mut section, "key_file"),
+        key_password: reader.secret(&mut section, "key_password", around.lookup, &resolve),
+    };
+    reader.close(&section);
+    check_security(reader, &section, &security);
+    security
+}
+
+fn check_security(reader: &mut Reader, section: &Section<'_>, security: &SecurityConfig) {
+    let is_sasl = matches!(
+        security.protocol,
+        SecurityProtocol::SaslPlaintext | SecurityProtocol::SaslTls
+    );
+    let is_tls = matches!(
+        security.protocol,
+        SecurityProtocol::Tls | SecurityProtocol::SaslTls
+    );
+    for name in ["mechanism", "username", "password"] {
+        if is_sasl && !section.has(name) {
+            let message = format!("`{name}` must be said with a SASL protocol");
+            reader.problem_at(
+                section.path(),
+                message,
+                "SASL needs mechanism, username and password",
+            );
+        } else if !is_sasl && section.has(name) {
+            let path = super::super::join(section.path(), name);
+            let message = format!("`{name}` is used with SASL_PLAINTEXT and SASL_TLS alone");
+            reader.problem_at(&path, message, "set `protocol: SASL_TLS`, or leave it out");
+        }
+    }
+    for name in ["ca_file", "certificate_file", "key_file", "key_password"] {
+        if !is_tls && section.has(name) {
+            let path = super::super::join(section.path(), name);
+            let message = format!("`{name}` is used with TLS and SASL_TLS alone");
+            reader.problem_at(&path, message, "set `protocol: TLS`, or leave it out");
+        }
+    }
+    for (path, name) in [
+        (&security.ca_file, "ca_file"),
+        (&security.certificate_file, "certificate_file"),
+        (&security.key_file, "key_file"),
+    ] {
+        if let Some(path) = path
+            && let Err(error) = std::fs::File::open(path)
+        {
+            let at = super::super::join(section.path(), name);
+            let message = format!("{} cannot be read: {error}", path.display());
+            reader.problem_at(&at, message, "give the path of a PEM file");
+        }
+    }
+}
+
+fn read_passthrough(reader: &mut Reader, kafka: &mut Section<'_>) -> Vec<(String, String)> {
+    let section = reader.section(kafka, "librdkafka");
+    let mut settings = Vec::new();
+    for entry in section.names() {
+        let path = format!("{}.{}", section.path(), entry.key);
+        let segments = vec![
+            "kafka".to_owned(),
+            "librdkafka".to_owned(),
+            entry.key.clone(),
+        ];
+        if OWNED.contains(&entry.key.as_str()) {
+            reader.places.insert(path.clone(), entry.key_place.clone());
+            reader.problem_at(
+                &path,
+                format!("`{}` is decided by Dovetail", entry.key),
+                "leave it out; brokers, security, start and transaction_timeout have keys of their own",
+            );
+            continue;
+        }
+        match &entry.node.value {
+            Value::Scalar(scalar) if !scalar.is_null() => {
+                let is_secret = ["password", "secret", "key"]
+                    .iter()
+                    .any(|word| entry.key.ends_with(word) || entry.key.contains("oauthbearer"));
+                let shown = if is_secret { "***" } else { scalar.shown() };
+                reader.remember(segments, shown.to_owned(), entry.node.place.clone());
+                settings.push((entry.key.clone(), scalar.text.clone()));
+            }
+            _ => {
+                reader.places.insert(path.clone(), entry.key_place.clone());
+                let message = format!("expected a value, found {}", entry.node.kind());
+                reader.problem_at(&path, message, "settings of librdkafka are single values");
+            }
+        }
+    }
+    settings
+}

@@ -1,0 +1,5 @@
+//! The host's outer shell: command line, configuration, wiring, telemetry.
+//!
+//! Wires what the crates offer and decides nothing about joins, watermarks or commits.
+
+pub mod config;

@@ -1,0 +1,391 @@
+//! The pipeline file: what is taken, what is refused, and how that is said.
+//!
+//! Pains P08 (time units are spelled out), P35 (the state directory is said, never in /tmp by
+//! default) and P48 (secrets are never shown) have their configuration half here.
+
+use std::path::Path;
+
+use dovetail::config::{Environment, Loaded, load_text, model::LogConfig, report::Problems};
+
+const KAFKA: &str = "\
+pipeline: ad-attribution
+kafka: { brokers: \"localhost:9092\" }
+inputs:
+  impressions:
+    topic: impressions
+    key: { from: value, path: $.user_id, type: string }
+    time: { from: value, path: $.ts, unit: ms, out_of_orderness: 5s, idle_after: 10s }
+    start: earliest
+  clicks:
+    topic: clicks
+    late: side_output
+    key: { from: value, path: $.user_id, type: string }
+    time: { from: value, path: $.ts, unit: ms, out_of_orderness: 5s, idle_after: 10s }
+    start: earliest
+plugin:
+  file: latest_dimension.wasm
+  inputs: { dimension: impressions, behaviour: clicks }
+  config: { wait: 30m, ratio: 1.50, flag: true, text: \"1\" }
+outputs:
+  main: { topic: attributed }
+  timeouts: { topic: unattributed }
+  late: { topic: late-clicks }
+state: { dir: /var/lib/dovetail/ad-attribution }
+";
+
+const FILES: &str = "\
+pipeline: quick
+inputs:
+  orders:
+    file: [orders-0.ndjson, orders-1.ndjson]
+    key: { from: value, path: $.id }
+    time: { from: value, path: $.ts, out_of_orderness: 1s }
+plugin: { file: p.wasm }
+outputs: { main: { topic: results, follow: results.ndjson } }
+";
+
+fn environment(variables: &[(&str, &str)], options: &[&str]) -> Environment {
+    Environment {
+        variables: variables
+            .iter()
+            .map(|(name, value)| ((*name).into(), (*value).into()))
+            .collect(),
+        options: options.iter().map(|option| (*option).to_owned()).collect(),
+    }
+}
+
+fn load_in(text: &str, environment: &Environment) -> Result<Loaded, Problems> {
+    load_text(
+        "pipeline.yaml",
+        text.to_owned(),
+        Path::new("/etc/dovetail"),
+        environment,
+    )
+}
+
+fn load(text: &str) -> Result<Loaded, Problems> {
+    load_in(text, &Environment::default())
+}
+
+fn refusal(text: &str) -> String {
+    load(text).expect_err("this file is wrong").render()
+}
+
+#[track_caller]
+fn assert_says(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "expected `{part}` in:\n{text}");
+    }
+}
+
+#[test]
+fn a_kafka_pipeline_is_read_with_its_defaults() {
+    let loaded = load(KAFKA).unwrap();
+    let config = &loaded.config;
+    assert_eq!(config.pipeline, "ad-attribution");
+    assert_eq!(config.commit.every, 100);
+    assert_eq!(config.memory, 256 << 20);
+    assert_eq!(config.wait_for_input, 10_000);
+    assert_eq!(config.dead_letters.topic, "ad-attribution.dead-letters");
+    assert!(config.dead_letters.create);
+    assert!(!config.outputs[0].create);
+    assert_eq!(
+        config.plugin.file,
+        Path::new("/etc/dovetail/latest_dimension.wasm")
+    );
+    let time = config.inputs[1].time.unwrap();
+    assert_eq!(
+        (time.out_of_orderness, time.idle_after),
+        (5_000, Some(10_000))
+    );
+    let LogConfig::Kafka(kafka) = &config.log else {
+        panic!("a Kafka pipeline")
+    };
+    assert_eq!(kafka.transaction_timeout, 20_000);
+    assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
+}
+
+#[test]
+fn a_plugins_configuration_keeps_types_and_digits() {
+    let loaded = load(KAFKA).unwrap();
+    assert_eq!(
+        loaded.config.plugin.config,
+        r#"{"wait":"30m","ratio":1.50,"flag":true,"text":"1"}"#
+    );
+}
+
+#[test]
+fn files_without_kafka_need_neither_start_nor_state_dir() {
+    let config = load(FILES).unwrap().config;
+    assert_eq!(config.state_dir, Path::new("/etc/dovetail/./data/state"));
+    assert_eq!(
+        config.outputs[0].follow.as_deref(),
+        Some(Path::new("/etc/dovetail/results.ndjson"))
+    );
+}
+
+#[test]
+fn all_errors_are_reported_at_once_with_place_and_nearest_word() {
+    let text = KAFKA
+        .replace(
+            "idle_after: 10s }\n    start: earliest\n  clicks",
+            "idle_aftr: 10s }\n  clicks",
+        )
+        .replace("late: side_output", "late: sideoutput")
+        .replace("pipeline: ad-attribution", "pipline: ad-attribution")
+        .replace(
+            "out_of_orderness: 5s, idle_after: 10s }\n    start",
+            "out_of_orderness: 5, idle_after: 0s }\n    start",
+        );
+    let said = refusal(&text);
+    assert_says(
+        &said,
+        &[
+            "unknown key `pipline`; did you mean `pipeline`?",
+            "`pipeline` must be said",
+            "unknown key `idle_aftr`; did you mean `idle_after`?",
+            "inputs.impressions: `start` must be said",
+            "expected process, side_output or drop (perhaps `side_output`), found `sideoutput`",
+            "expected a duration with a unit, such as 500ms, 5s, 30m, 12h or 7d, found `5`",
+            "expected a duration longer than 0, or never, found `0s`",
+            "--> pipeline.yaml:1:1",
+            "1 | pipline: ad-attribution\n  | ^^^^^^^",
+        ],
+    );
+}
+
+#[test]
+fn a_syntax_error_stands_alone_with_its_place() {
+    let problems = load("pipeline: [a\nkafka: {").expect_err("not YAML");
+    assert_eq!(problems.problems.len(), 1);
+    assert_says(&problems.render(), &["this is not YAML", "pipeline.yaml:"]);
+}
+
+#[test]
+fn a_key_given_twice_is_refused() {
+    assert_says(
+        &refusal("pipeline: a\npipeline: b\n"),
+        &["already given in line 1", ":2:1"],
+    );
+}
+
+#[test]
+fn checkpoint_is_refused_as_not_yet_supported() {
+    let text = format!("{KAFKA}checkpoint: {{ every: 30s }}\n");
+    assert_says(&refusal(&text), &["checkpoints are not yet supported"]);
+}
+
+#[test]
+fn state_dir_must_be_said_with_kafka_and_tmp_is_warned_about() {
+    let said = refusal(&KAFKA.replace("state: { dir: /var/lib/dovetail/ad-attribution }\n", ""));
+    assert_says(&said, &["state: `dir` must be said"]);
+    let loaded = load(&KAFKA.replace("/var/lib/dovetail", "/tmp")).unwrap();
+    assert_says(
+        &loaded.render_warnings().concat(),
+        &["state.dir: /tmp/ad-attribution may be emptied"],
+    );
+}
+
+#[test]
+fn keys_of_the_other_kind_of_log_are_refused() {
+    let said = refusal(&FILES.replace("follow: results.ndjson", "create: true"));
+    assert_says(&said, &["`create` is for pipelines with `kafka`"]);
+    let said = refusal(&KAFKA.replace("{ topic: attributed }", "{ topic: attributed, follow: x }"));
+    assert_says(&said, &["`follow` is for pipelines without `kafka`"]);
+    let said = refusal(&KAFKA.replace("    topic: clicks", "    file: clicks.ndjson"));
+    assert_says(
+        &said,
+        &[
+            "`file` is for pipelines without `kafka`",
+            "`topic` must be said",
+        ],
+    );
+    let said = refusal(&format!("{KAFKA}embedded: {{ dir: x }}\n"));
+    assert_says(&said, &["`embedded` is for pipelines without `kafka`"]);
+}
+
+#[test]
+fn inputs_that_could_never_meet_are_refused() {
+    let text = KAFKA.replacen("type: string", "type: integer", 1);
+    assert_says(
+        &refusal(&text),
+        &["inputs.clicks.key.type", "compared as string", "as integer"],
+    );
+    let text = KAFKA.replace("topic: clicks", "topic: impressions");
+    assert_says(
+        &refusal(&text),
+        &["`impressions` is already read by the input `impressions`"],
+    );
+    let text = KAFKA.replace("topic: attributed", "topic: clicks");
+    assert_says(&refusal(&text), &["`clicks` is read by the input `clicks`"]);
+}
+
+#[test]
+fn late_side_output_needs_an_output_late() {
+    let text = KAFKA.replace("  late: { topic: late-clicks }\n", "");
+    assert_says(
+        &refusal(&text),
+        &["`late: side_output` needs an output `late`"],
+    );
+}
+
+#[test]
+fn roles_name_inputs_that_exist() {
+    let text = KAFKA.replace("behaviour: clicks", "behaviour: click");
+    assert_says(
+        &refusal(&text),
+        &[
+            "there is no input `click`; did you mean `clicks`?",
+            "the input `clicks` has no role",
+        ],
+    );
+}
+
+#[test]
+fn references_are_replaced_after_parsing_and_bring_no_structure() {
+    let text = FILES
+        .replace("pipeline: quick", "pipeline: \"${NAME}\"")
+        .replace("topic: results,", "topic: \"${T:-from-default}\",")
+        .replace(
+            "p.wasm }",
+            "p.wasm, config: { a: \"${EVIL}\", b: \"$${NAME}\", c: \"x${N}y\" } }",
+        );
+    let evil = "\"}]: y\n$y";
+    let environment = environment(&[("NAME", "named"), ("EVIL", evil), ("N", "5")], &[]);
+    let config = load_in(&text, &environment).unwrap().config;
+    assert_eq!(config.pipeline, "named");
+    assert_eq!(config.outputs[0].topic, "from-default");
+    let json: serde_json::Value = serde_json::from_str(&config.plugin.config).unwrap();
+    assert_eq!(
+        json,
+        serde_json::json!({ "a": evil, "b": "${NAME}", "c": "x5y" })
+    );
+}
+
+#[test]
+fn a_reference_that_is_not_set_says_so_where_it_stands() {
+    let text = FILES
+        .replace(
+            "pipeline: quick",
+            "pipeline: ${NAME:?give the pipeline a name}",
+        )
+        .replace("topic: results", "topic: \"${TOPIC}\"");
+    assert_says(
+        &refusal(&text),
+        &[
+            "the environment variable NAME is not set: give the pipeline a name",
+            "outputs.main.topic: the environment variable TOPIC is not set",
+            "--> pipeline.yaml:1:11",
+        ],
+    );
+}
+
+#[test]
+fn variables_lie_over_the_file_and_options_over_both() {
+    let variables = [
+        ("DOVETAIL__INPUTS__ORDERS__TIME__IDLE_AFTER", "7s"),
+        ("DOVETAIL__COMMIT__EVERY", "50ms"),
+        ("DOVETAIL_URL", "http://127.0.0.1:1"),
+    ];
+    let environment = environment(
+        &variables,
+        &["commit.every=25ms", "plugin.config={a: [1, x]}"],
+    );
+    let loaded = load_in(FILES, &environment).unwrap();
+    assert_eq!(
+        loaded.config.inputs[0].time.unwrap().idle_after,
+        Some(7_000)
+    );
+    assert_eq!(loaded.config.commit.every, 25);
+    assert_eq!(loaded.config.plugin.config, r#"{"a":[1,"x"]}"#);
+    assert_says(
+        &loaded.print(),
+        &[
+            "# environment DOVETAIL__INPUTS__ORDERS__TIME__IDLE_AFTER",
+            "# --set commit.every",
+            "# pipeline.yaml:1",
+            "# default",
+        ],
+    );
+}
+
+#[test]
+fn what_a_variable_sets_wrong_is_reported_by_the_variables_name() {
+    let environment = environment(&[("DOVETAIL__COMIT__EVERY", "5s")], &["memory=lots"]);
+    let said = load_in(FILES, &environment).expect_err("wrong").render();
+    assert_says(
+        &said,
+        &[
+            "unknown key `comit`; did you mean `commit`?",
+            "--> environment variable DOVETAIL__COMIT__EVERY",
+            "expected a size with a unit",
+            "--> --set memory",
+        ],
+    );
+}
+
+#[test]
+fn a_password_arrives_unchanged_and_is_shown_nowhere() {
+    const PASSWORD: &str = "c8@i9$Cw{x}: \"#\\";
+    let security = "kafka:\n  brokers: b:9093\n  security: { protocol: SASL_TLS, mechanism: SCRAM-SHA-512, username: u, password: { env: PW } }\n  librdkafka: { ssl.keystore.password: hidden-one }";
+    let text = KAFKA.replace("kafka: { brokers: \"localhost:9092\" }", security);
+    let environment = environment(&[("PW", PASSWORD)], &[]);
+    let loaded = load_in(&text, &environment).unwrap();
+    let LogConfig::Kafka(kafka) = &loaded.config.log else {
+        panic!("a Kafka pipeline")
+    };
+    assert_eq!(kafka.security.password.as_ref().unwrap().reveal(), PASSWORD);
+    let shown = format!("{:?}{}", loaded.config.log, loaded.print());
+    assert!(!shown.contains("c8@i9"), "{shown}");
+    assert!(!loaded.print().contains("hidden-one"));
+    assert_says(&loaded.print(), &["*** (env PW)"]);
+
+    let wrong = text.replace("{ env: PW }", "in-the-open");
+    assert_says(
+        &refusal(&wrong),
+        &["a secret is given by reference", "write { env: NAME }"],
+    );
+}
+
+#[test]
+fn a_secret_from_a_file_loses_one_line_break() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pw");
+    std::fs::write(&path, "p w \n").unwrap();
+    let security = format!(
+        "kafka: {{ brokers: b, security: {{ protocol: SASL_PLAINTEXT, mechanism: PLAIN, username: u, password: {{ file: {} }} }} }}",
+        path.display()
+    );
+    let text = KAFKA.replace("kafka: { brokers: \"localhost:9092\" }", &security);
+    let LogConfig::Kafka(kafka) = load(&text).unwrap().config.log else {
+        panic!("Kafka")
+    };
+    assert_eq!(kafka.security.password.unwrap().reveal(), "p w ");
+}
+
+#[test]
+fn client_settings_that_the_host_decides_are_refused_by_name() {
+    let text = KAFKA.replace(
+        "{ brokers: \"localhost:9092\" }",
+        "{ brokers: b, librdkafka: { group.id: x, socket.keepalive.enable: true } }",
+    );
+    assert_says(&refusal(&text), &["`group.id` is decided by Dovetail"]);
+}
+
+#[test]
+fn warnings_name_what_may_hurt() {
+    let text = KAFKA
+        .replace(
+            "idle_after: 10s }\n    start: earliest\n  clicks",
+            "idle_after: never }\n    start: earliest\n  clicks",
+        )
+        .replace("state:", "commit: { every: 10s }\nstate:");
+    let warnings = load(&text).unwrap().render_warnings().concat();
+    assert_says(
+        &warnings,
+        &[
+            "idle_after: never",
+            "is half of kafka.transaction_timeout (20s) or more",
+        ],
+    );
+}
