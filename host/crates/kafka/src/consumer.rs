@@ -1,0 +1,606 @@
+//! Reads the sources of a lane: one consumer, assigned by hand, one queue per partition.
+//!
+//! Back-pressure is a queue that is not read: nothing is paused. Invariants: a source's `position`
+//! is behind everything handed over and nothing else; an end is reported only when the broker said
+//! so after the last sign of an outage.
+
+use std::{ffi::CString, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use dovetail_core::{
+    log::{CommittedOffset, Fetched, LogError},
+    record::{Header, Headers, Record, SourceIndex},
+};
+use rdkafka_sys::types::RDKafkaErrorCode as Code;
+use tracing::warn;
+
+use crate::{
+    failure::{self, is_outage},
+    ffi::{Batch, Client, ClientEvent, Failure, Kind, Message, Offsets, Queue, Signal, c_text},
+    options::{LaneLogOptions, OnGap, SourceOptions, Start},
+    producer::log_line,
+    settings::{self, REQUEST_TIMEOUT},
+};
+
+/// Records taken from one partition at a time.
+const BATCH_RECORDS: usize = 500;
+
+/// How long librdkafka's own thread may take to answer.
+const LOCAL_TIMEOUT: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+struct Source {
+    options: SourceOptions,
+    topic: CString,
+    queue: Option<Queue>,
+    position: i64,
+    /// The end was reported and nothing came since.
+    is_at_end: bool,
+    /// An end that comes next may be from before an outage.
+    is_end_stale: bool,
+    /// To be read again from `position`, to hear of the end once more.
+    needs_seek: bool,
+}
+
+impl Source {
+    fn partition(&self) -> i32 {
+        self.options.partition.into()
+    }
+}
+
+/// The consumer of a lane.
+#[derive(Debug)]
+pub(crate) struct LaneConsumer {
+    sources: Vec<Source>,
+    /// What librdkafka does not put into a partition's queue.
+    common: Option<Queue>,
+    batch: Batch,
+    /// Something is left that no signal will tell of.
+    has_more: bool,
+    is_assigned: bool,
+    // Last: outlives the queues.
+    client: Client,
+}
+
+impl LaneConsumer {
+    /// Makes the client; it connects in the background.
+    pub(crate) fn new(options: &LaneLogOptions, signal: &Arc<Signal>) -> Result<Self, LogError> {
+        let mut client =
+            Client::new(Kind::Consumer, &settings::inputs(options)).map_err(LogError::Config)?;
+        client.signal_to(signal);
+        let sources = options.sources.iter().map(|source| {
+            Ok(Source {
+                topic: c_text(&source.topic).map_err(LogError::Config)?,
+                options: source.clone(),
+                queue: None,
+                position: 0,
+                is_at_end: false,
+                is_end_stale: false,
+                needs_seek: false,
+            })
+        });
+        Ok(Self {
+            sources: sources.collect::<Result<_, LogError>>()?,
+            common: None,
+            batch: Batch::with_room(BATCH_RECORDS),
+            has_more: false,
+            is_assigned: false,
+            client,
+        })
+    }
+
+    /// Whether it reads already: then it cannot start anew.
+    pub(crate) fn is_assigned(&self) -> bool {
+        self.is_assigned
+    }
+
+    /// Whether a wait would miss something.
+    pub(crate) fn has_more(&self) -> bool {
+        self.has_more
+    }
+
+    /// Asks what the group has committed for each source; one attempt.
+    pub(crate) fn committed(
+        &self,
+        wait: Duration,
+    ) -> Result<Vec<Option<CommittedOffset>>, Failure> {
+        let mut list = self.list(|_| 0).map_err(local_failure)?;
+        self.client.committed(&mut list, wait)?;
+        self.sources
+            .iter()
+            .map(|source| {
+                let entry = list
+                    .get(&source.topic, source.partition())
+                    .ok_or_else(|| local_failure("the answer lacks a partition".to_owned()))?;
+                if let Some(failure) = entry.failure {
+                    return Err(failure);
+                }
+                let metadata = String::from_utf8_lossy(&entry.metadata).into_owned();
+                let committed = CommittedOffset {
+                    position: entry.offset,
+                    metadata,
+                };
+                Ok((entry.offset >= 0).then_some(committed))
+            })
+            .collect()
+    }
+
+    fn list(&self, offset: impl Fn(&Source) -> i64) -> Result<Offsets, String> {
+        let mut list = Offsets::with_room(self.sources.len())?;
+        for source in &self.sources {
+            list.add(&source.topic, source.partition(), offset(source), "");
+        }
+        Ok(list)
+    }
+
+    fn watermarks(&self, source: &Source) -> Result<(i64, i64), LogError> {
+        self.client
+            .watermarks(&source.topic, source.partition(), REQUEST_TIMEOUT)
+            .map_err(|failure| of_source("asking for its offsets", source, &failure))
+    }
+
+    /// Returns where each source starts by its own option.
+    pub(crate) fn start_positions(&self) -> Result<Vec<i64>, LogError> {
+        self.sources
+            .iter()
+            .map(|source| self.start_position(source))
+            .collect()
+    }
+
+    fn start_position(&self, source: &Source) -> Result<i64, LogError> {
+        let (low, high) = self.watermarks(source)?;
+        match source.options.start {
+            Start::Earliest => Ok(low),
+            Start::Latest => Ok(high),
+            Start::Offset(offset) if offset < low => Err(gap(source, offset, low)),
+            Start::Offset(offset) if offset > high => Err(LogError::Config(format!(
+                "{}[{}]: `start` is offset {offset}, and the partition ends at {high}",
+                source.options.topic, source.options.partition
+            ))),
+            Start::Offset(offset) => Ok(offset),
+            Start::Timestamp(time) => {
+                let mut list = Offsets::with_room(1).map_err(LogError::Doubt)?;
+                list.add(&source.topic, source.partition(), time, "");
+                self.client
+                    .offsets_for_times(&mut list, REQUEST_TIMEOUT)
+                    .map_err(|f| of_source("asking for the offset of a time", source, &f))?;
+                let entry = list.get(&source.topic, source.partition());
+                match entry {
+                    Some(entry) if entry.failure.is_none() && entry.offset >= 0 => Ok(entry.offset),
+                    Some(entry) => match entry.failure {
+                        Some(f) => Err(of_source("asking for the offset of a time", source, &f)),
+                        None => Ok(high),
+                    },
+                    None => Ok(high),
+                }
+            }
+        }
+    }
+
+    /// Starts reading at these positions.
+    pub(crate) fn assign(
+        &mut self,
+        positions: &[i64],
+        signal: &Arc<Signal>,
+    ) -> Result<(), LogError> {
+        for index in 0..self.sources.len() {
+            let source = &self.sources[index];
+            let position = positions.get(index).copied().unwrap_or(-1);
+            if position < 0 {
+                return Err(LogError::Corrupt(format!(
+                    "{}[{}] has no position to go on at",
+                    source.options.topic, source.options.partition
+                )));
+            }
+            let (low, _) = self.watermarks(source)?;
+            let start = if position >= low {
+                position
+            } else {
+                after_gap(source, position, low)?
+            };
+            self.sources[index].position = start;
+        }
+        // Before the assignment, so that nothing arrives in the common queue.
+        for source in &mut self.sources {
+            let queue = self
+                .client
+                .partition_queue(&source.topic, source.options.partition.into());
+            let mut queue = queue.ok_or_else(|| {
+                LogError::Doubt("librdkafka gave no queue for a partition".to_owned())
+            })?;
+            queue.signal_to(signal);
+            source.queue = Some(queue);
+        }
+        self.common = self.client.consumer_queue();
+        if let Some(common) = &mut self.common {
+            common.signal_to(signal);
+        }
+        let list = self
+            .list(|source| source.position)
+            .map_err(LogError::Doubt)?;
+        self.client
+            .assign(&list)
+            .map_err(|f| failure::of_call("assigning partitions", &f))?;
+        self.is_assigned = true;
+        Ok(())
+    }
+
+    /// Hands over what has arrived for the wanted sources.
+    pub(crate) fn fetch(
+        &mut self,
+        wanted: &[bool],
+        take: &mut dyn FnMut(Fetched),
+    ) -> Result<(), LogError> {
+        self.has_more = false;
+        if self.background_events()? {
+            self.forget_ends(take);
+        }
+        self.seek();
+        if let Some(common) = &self.common {
+            common.take_batch(&mut self.batch);
+            self.common_errors(take)?;
+        }
+        for index in 0..self.sources.len() {
+            if wanted.get(index).copied().unwrap_or(false) {
+                self.fetch_source(index, take)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether a connection was lost.
+    fn background_events(&mut self) -> Result<bool, LogError> {
+        let mut is_lost = false;
+        let mut result = Ok(());
+        self.client
+            .events(Duration::ZERO, &mut |event| match event {
+                ClientEvent::Log {
+                    level,
+                    facility,
+                    text,
+                } => log_line(level, &facility, &text),
+                ClientEvent::Error {
+                    code,
+                    text,
+                    is_fatal,
+                } => {
+                    if is_fatal {
+                        result = Err(LogError::Doubt(text));
+                    } else if is_outage(code) {
+                        is_lost = true;
+                    } else {
+                        warn!(%code, %text, "the consumer reports an error");
+                    }
+                }
+                ClientEvent::Undelivered { .. } => {}
+            });
+        result.map(|()| is_lost)
+    }
+
+    /// After an outage no end is known: those reported are taken back and asked for again.
+    fn forget_ends(&mut self, take: &mut dyn FnMut(Fetched)) {
+        for (index, source) in self.sources.iter_mut().enumerate() {
+            if source.is_at_end {
+                source.is_at_end = false;
+                source.needs_seek = true;
+                take(Fetched::Unknown {
+                    source: source_index(index),
+                });
+            } else {
+                source.is_end_stale = true;
+            }
+        }
+    }
+
+    /// librdkafka reports an end offset once only: reading again from the same position makes it
+    /// report once more.
+    fn seek(&mut self) {
+        if !self.sources.iter().any(|source| source.needs_seek) {
+            return;
+        }
+        let Ok(mut list) = Offsets::with_room(self.sources.len()) else {
+            return;
+        };
+        for source in self.sources.iter().filter(|source| source.needs_seek) {
+            list.add(&source.topic, source.partition(), source.position, "");
+        }
+        if let Err(failure) = self.client.seek(&mut list, LOCAL_TIMEOUT) {
+            warn!(%failure, "a seek failed and is tried again");
+        }
+        for source in self.sources.iter_mut().filter(|source| source.needs_seek) {
+            let entry = list.get(&source.topic, source.options.partition.into());
+            // One that has not been started yet is tried again.
+            source.needs_seek = entry.is_none_or(|entry| entry.failure.is_some());
+        }
+    }
+
+    /// Whether an end is still to be asked for.
+    pub(crate) fn wants_attention(&self) -> bool {
+        self.sources.iter().any(|source| source.needs_seek)
+    }
+
+    fn common_errors(&mut self, take: &mut dyn FnMut(Fetched)) -> Result<(), LogError> {
+        let mut is_lost = false;
+        for message in self.batch.iter() {
+            match message.error() {
+                Some(code) if is_outage(code) => is_lost = true,
+                Some(code) => {
+                    let text = message.error_text();
+                    warn!(%code, %text, "the consumer reports an error");
+                }
+                // Records go to their partition's queue: one here would be lost to its source.
+                None => {
+                    return Err(LogError::Doubt(format!(
+                        "a record of {}[{}] came by the wrong queue",
+                        message.topic(),
+                        message.partition()
+                    )));
+                }
+            }
+        }
+        self.batch.clear();
+        if is_lost {
+            self.forget_ends(take);
+        }
+        Ok(())
+    }
+
+    fn fetch_source(
+        &mut self,
+        index: usize,
+        take: &mut dyn FnMut(Fetched),
+    ) -> Result<(), LogError> {
+        let Some(queue) = &self.sources[index].queue else {
+            return Ok(());
+        };
+        let count = queue.take_batch(&mut self.batch);
+        if count == 0 {
+            return Ok(());
+        }
+        self.has_more |= count == self.batch.room();
+        let (has_more, error) = self.sources[index].hand_over(&self.batch, index, take);
+        self.has_more |= has_more;
+        self.batch.clear();
+        match error {
+            Some((code, text)) => self.partition_error(index, code, &text, take),
+            None => Ok(()),
+        }
+    }
+
+    fn partition_error(
+        &mut self,
+        index: usize,
+        code: Code,
+        text: &str,
+        take: &mut dyn FnMut(Fetched),
+    ) -> Result<(), LogError> {
+        let source = &self.sources[index];
+        match code {
+            Code::AutoOffsetReset | Code::OffsetOutOfRange => {
+                let (low, high) = self.watermarks(source)?;
+                Err(out_of_range(source, low, high))
+            }
+            code if is_outage(code) => {
+                self.forget_ends(take);
+                self.has_more = true;
+                Ok(())
+            }
+            Code::TopicAuthorizationFailed => Err(LogError::Config(format!(
+                "{}: {text}; the user needs READ on the topic",
+                source.options.topic
+            ))),
+            code => Err(LogError::Doubt(format!(
+                "{}[{}]: {text} ({code:?})",
+                source.options.topic, source.options.partition
+            ))),
+        }
+    }
+}
+
+impl Source {
+    /// Hands a batch over; returns whether the end has to be asked for again, and the error that
+    /// cut the batch short.
+    fn hand_over(
+        &mut self,
+        batch: &Batch,
+        index: usize,
+        take: &mut dyn FnMut(Fetched),
+    ) -> (bool, Option<(Code, String)>) {
+        let index = source_index(index);
+        let mut records = Records::with_room(batch);
+        let (mut has_more, mut failed) = (false, None);
+        for message in batch.iter() {
+            match message.error() {
+                None => {
+                    self.is_at_end = false;
+                    self.position = message.offset() + 1;
+                    records.add(message);
+                }
+                Some(Code::PartitionEOF) => {
+                    records.hand_over(index, take);
+                    has_more |= self.reached_end(message.offset(), index, take);
+                }
+                Some(code) => {
+                    failed = Some((code, message.error_text()));
+                    break;
+                }
+            }
+        }
+        records.hand_over(index, take);
+        (has_more, failed)
+    }
+
+    /// Takes note of an end; returns whether it has to be asked for again.
+    fn reached_end(
+        &mut self,
+        offset: i64,
+        source: SourceIndex,
+        take: &mut dyn FnMut(Fetched),
+    ) -> bool {
+        // The end may lie behind control markers, which are no records.
+        self.position = self.position.max(offset);
+        if self.is_end_stale {
+            self.is_end_stale = false;
+            self.needs_seek = true;
+            return true;
+        }
+        self.is_at_end = true;
+        take(Fetched::AtEnd {
+            source,
+            position: self.position,
+        });
+        false
+    }
+}
+
+/// The records of a batch, their bytes in one piece.
+struct Records {
+    bytes: Vec<u8>,
+    entries: Vec<Entry>,
+}
+
+struct Entry {
+    offset: i64,
+    timestamp: Option<i64>,
+    key: Option<usize>,
+    value: Option<usize>,
+    headers: Headers,
+}
+
+impl Records {
+    fn with_room(batch: &Batch) -> Self {
+        let (mut bytes, mut count) = (0, 0);
+        for message in batch.iter().filter(|message| message.error().is_none()) {
+            bytes += message.key().map_or(0, <[u8]>::len);
+            bytes += message.value().map_or(0, <[u8]>::len);
+            count += 1;
+        }
+        Self {
+            bytes: Vec::with_capacity(bytes),
+            entries: Vec::with_capacity(count),
+        }
+    }
+
+    fn add(&mut self, message: Message<'_>) {
+        let bytes = &mut self.bytes;
+        let mut store = |part: Option<&[u8]>| {
+            part.map(|part| {
+                bytes.extend_from_slice(part);
+                part.len()
+            })
+        };
+        let (key, value) = (store(message.key()), store(message.value()));
+        self.entries.push(Entry {
+            offset: message.offset(),
+            timestamp: message.timestamp(),
+            key,
+            value,
+            headers: headers(message),
+        });
+    }
+
+    fn hand_over(&mut self, source: SourceIndex, take: &mut dyn FnMut(Fetched)) {
+        if self.entries.is_empty() {
+            return;
+        }
+        let mut rest = Bytes::from(std::mem::take(&mut self.bytes));
+        let mut cut = |length: Option<usize>| length.map(|length| rest.split_to(length));
+        let records = self.entries.drain(..).map(|entry| Record {
+            offset: entry.offset,
+            timestamp: entry.timestamp,
+            key: cut(entry.key),
+            value: cut(entry.value),
+            headers: entry.headers,
+        });
+        let records = records.collect();
+        take(Fetched::Records { source, records });
+    }
+}
+
+fn headers(message: Message<'_>) -> Headers {
+    let mut headers = Vec::new();
+    message.each_header(&mut |name, value| {
+        headers.push(Header {
+            name,
+            value: value.map(Bytes::copy_from_slice),
+        });
+    });
+    Headers::new(headers)
+}
+
+/// A lane has far fewer than 65,536 sources: partition numbers are 16 bits wide.
+fn source_index(index: usize) -> SourceIndex {
+    SourceIndex(u16::try_from(index).unwrap_or(u16::MAX))
+}
+
+fn local_failure(text: String) -> Failure {
+    Failure {
+        code: Code::Fail,
+        text,
+        is_fatal: false,
+        is_retriable: false,
+    }
+}
+
+fn of_source(doing: &str, source: &Source, failure: &Failure) -> LogError {
+    let doing = format!(
+        "{}[{}]: {doing}",
+        source.options.topic, source.options.partition
+    );
+    failure::of_call(&doing, failure)
+}
+
+fn gap(source: &Source, position: i64, low: i64) -> LogError {
+    LogError::Gap {
+        topic: source.options.topic.clone(),
+        partition: source.options.partition,
+        message: format!(
+            "offsets {position}–{} ({} records) are gone: the topic kept them too short. Set \
+             `on_gap: earliest` on this input to go on at {low} without them",
+            low - 1,
+            low - position
+        ),
+    }
+}
+
+fn after_gap(source: &Source, position: i64, low: i64) -> Result<i64, LogError> {
+    match source.options.on_gap {
+        OnGap::Fail => Err(gap(source, position, low)),
+        OnGap::Earliest => {
+            let (topic, partition) = (&source.options.topic, source.options.partition);
+            let lost = low - position;
+            warn!(
+                topic,
+                partition,
+                from = position,
+                to = low,
+                lost,
+                "records are gone"
+            );
+            Ok(low)
+        }
+    }
+}
+
+fn out_of_range(source: &Source, low: i64, high: i64) -> LogError {
+    let position = source.position;
+    if position < low {
+        return match source.options.on_gap {
+            OnGap::Fail => gap(source, position, low),
+            // The next start from the committed position skips the gap.
+            OnGap::Earliest => LogError::Doubt(format!(
+                "{}[{}]: records from {position} to {low} were deleted while they were read",
+                source.options.topic, source.options.partition
+            )),
+        };
+    }
+    LogError::Gap {
+        topic: source.options.topic.clone(),
+        partition: source.options.partition,
+        message: format!(
+            "the position is {position}, and the partition ends at {high}: the topic was deleted \
+             and made anew, or restored from a copy. Results of what it held before are committed; \
+             use another pipeline name to start on the new topic"
+        ),
+    }
+}

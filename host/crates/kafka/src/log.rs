@@ -1,0 +1,173 @@
+//! The log port of one lane on Kafka.
+//!
+//! Invariant: consumer and producer live from one [`Log::acquire`] to the first error; a producer
+//! that has seen any doubt commits nothing more.
+
+use std::{
+    ops::ControlFlow,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use dovetail_core::{
+    clock::Clock,
+    log::{CommittedOffset, Fetched, Log, LogError, Transaction, Waker},
+};
+use rdkafka_sys::types::RDKafkaErrorCode as Code;
+
+use crate::{
+    consumer::LaneConsumer, failure::of_call, ffi::Signal, journal, options::LaneLogOptions,
+    producer::LaneProducer, settings::REQUEST_TIMEOUT,
+};
+
+/// Longest wait while something has to be tried again.
+const RETRY_STEP: Duration = Duration::from_millis(50);
+
+/// The log port of one lane on Kafka.
+pub struct KafkaLog {
+    options: LaneLogOptions,
+    clock: Box<dyn Clock>,
+    signal: Arc<Signal>,
+    producer: Option<LaneProducer>,
+    consumer: Option<LaneConsumer>,
+}
+
+impl std::fmt::Debug for KafkaLog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KafkaLog")
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+impl KafkaLog {
+    /// Makes the log of a lane; nothing is connected before [`Log::acquire`] or
+    /// [`Log::read_journal`].
+    ///
+    /// # Errors
+    ///
+    /// [`LogError::Doubt`] when the process has no file descriptor left.
+    pub fn new(options: LaneLogOptions, clock: Box<dyn Clock>) -> Result<Self, LogError> {
+        let signal = Signal::new()
+            .map_err(|error| LogError::Doubt(format!("a file descriptor to wait on: {error}")))?;
+        let signal = Arc::new(signal);
+        Ok(Self {
+            options,
+            clock,
+            signal,
+            producer: None,
+            consumer: None,
+        })
+    }
+
+    fn drop_clients(&mut self) {
+        self.consumer = None;
+        self.producer = None;
+    }
+
+    fn consumer(&mut self) -> Result<&mut LaneConsumer, LogError> {
+        self.consumer.as_mut().ok_or_else(not_acquired)
+    }
+}
+
+fn not_acquired() -> LogError {
+    LogError::Doubt("the lane has no clients: acquire it first".to_owned())
+}
+
+impl Log for KafkaLog {
+    fn acquire(&mut self) -> Result<(), LogError> {
+        self.drop_clients();
+        // Both connect at the same time.
+        self.consumer = Some(LaneConsumer::new(&self.options, &self.signal)?);
+        let mut producer = LaneProducer::new(&self.options)?;
+        producer.acquire()?;
+        self.producer = Some(producer);
+        Ok(())
+    }
+
+    fn committed(&mut self) -> Result<Vec<Option<CommittedOffset>>, LogError> {
+        if !self.options.exactly_once {
+            return Ok(vec![None; self.options.sources.len()]);
+        }
+        let deadline = Instant::now() + 2 * self.options.transaction_timeout;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let failure = match self.consumer()?.committed(left.min(REQUEST_TIMEOUT)) {
+                Ok(committed) => return Ok(committed),
+                Err(failure) => failure,
+            };
+            let may_pass = matches!(
+                failure.code,
+                Code::UnstableOffsetCommit
+                    | Code::OperationTimedOut
+                    | Code::BrokerTransportFailure
+                    | Code::AllBrokersDown
+                    | Code::WaitingForCoordinator
+                    | Code::CoordinatorLoadInProgress
+                    | Code::CoordinatorNotAvailable
+                    | Code::NotCoordinator
+            );
+            if !may_pass || left.is_zero() {
+                return Err(of_call("reading the committed positions", &failure));
+            }
+            self.signal.wait(RETRY_STEP);
+        }
+    }
+
+    fn read_journal(
+        &mut self,
+        from: i64,
+        visit: &mut dyn FnMut(i64, Bytes) -> ControlFlow<()>,
+    ) -> Result<i64, LogError> {
+        if !self.options.exactly_once {
+            return Ok(0);
+        }
+        journal::read(&self.options, from, visit)
+    }
+
+    fn start_positions(&mut self) -> Result<Vec<i64>, LogError> {
+        self.consumer()?.start_positions()
+    }
+
+    fn resume(&mut self, positions: &[i64]) -> Result<(), LogError> {
+        let fresh = match self.consumer.take() {
+            Some(consumer) if !consumer.is_assigned() => consumer,
+            Some(_) | None => LaneConsumer::new(&self.options, &self.signal)?,
+        };
+        self.consumer.insert(fresh).assign(positions, &self.signal)
+    }
+
+    fn fetch(&mut self, wanted: &[bool], take: &mut dyn FnMut(Fetched)) -> Result<(), LogError> {
+        if self.producer.as_ref().is_some_and(LaneProducer::is_suspect) {
+            return Err(LogError::Doubt(
+                "a connection was lost while an epoch was committed".to_owned(),
+            ));
+        }
+        self.consumer()?.fetch(wanted, take)
+    }
+
+    fn wait(&mut self, at_most: Duration) {
+        let at_most = match &self.consumer {
+            Some(consumer) if consumer.has_more() => Duration::ZERO,
+            Some(consumer) if consumer.wants_attention() => at_most.min(RETRY_STEP),
+            Some(_) | None => at_most,
+        };
+        self.signal.wait(at_most);
+    }
+
+    fn waker(&self) -> Waker {
+        let signal = Arc::clone(&self.signal);
+        Arc::new(move || signal.raise())
+    }
+
+    fn commit(&mut self, transaction: &Transaction<'_>) -> Result<i64, LogError> {
+        let now = self.clock.read();
+        let producer = self.producer.as_mut().ok_or_else(not_acquired)?;
+        let result = producer.commit(transaction, now);
+        if result.is_err() {
+            self.drop_clients();
+        }
+        result
+    }
+}
