@@ -1,1 +1,32 @@
-//! Drives lanes: the loop, executing effects, reloading, supervision.
+//! Drives lanes: the loop, executing effects, acquiring, reloading, supervision.
+//!
+//! Contains no join, watermark or commit *rules*: `dovetail_core` decides. Knows neither Kafka nor
+//! RocksDB nor Wasm: the host hands in makers of the ports ([`setup`]).
+//!
+//! Reading order: [`setup`], [`tick`], [`acquire`], [`driver`], [`supervisor`], [`handle`],
+//! [`reload`].
+
+pub mod acquire;
+pub mod clock;
+pub mod driver;
+pub mod fatal;
+pub mod fenced;
+pub mod handle;
+mod journal;
+pub mod key_watch;
+mod lane_thread;
+pub mod reload;
+pub mod setup;
+pub mod status;
+pub mod supervisor;
+pub mod telemetry;
+pub mod tick;
+pub mod watch;
+pub mod window;
+
+pub use self::{
+    fatal::{FatalCause, FatalKind},
+    handle::Handle,
+    setup::{LaneSetup, PipelineSetup, Revision},
+    supervisor::{PipelineEnd, Supervisor},
+};

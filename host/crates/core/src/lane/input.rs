@@ -181,8 +181,13 @@ impl Lane {
         for track in &self.tracks {
             deadlines.extend(track.idleness.idle_at().filter(|at| *at > now));
         }
-        if let Choice::Wait(until) = self.heads.choose(now, self.options.wait_for_input) {
-            deadlines.push(until);
+        match self.heads.choose(now, self.options.wait_for_input) {
+            Choice::Take(_) => deadlines.push(now),
+            Choice::Wait(until) => deadlines.push(until),
+            Choice::Nothing => {}
+        }
+        if self.firing.is_some() || self.continuation.is_some() {
+            deadlines.push(now);
         }
         if let Some(due) = self.first_timer(TimerDomain::Processing) {
             deadlines.push(due.max(now.saturating_add(1)));

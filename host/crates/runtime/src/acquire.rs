@@ -1,0 +1,262 @@
+//! The one entry to running, and the one answer to any doubt.
+//!
+//! Becomes the lane's only writer, reads back what was committed, lets
+//! [`dovetail_core::recovery::decide`] say how to go on, and does that. Decides nothing itself.
+//!
+//! Invariant: a lane that comes out of [`acquire`] stands exactly behind the last committed epoch:
+//! its store has applied it, and its log reads on from there.
+
+use dovetail_core::lane::Start;
+use dovetail_core::{
+    epoch::{Attempt, Epoch, StoredHead, codec},
+    identity::{Difference, Identity},
+    lane::{Lane, LaneParts, PluginSwitch},
+    log::{CommittedOffset, LogError},
+    recovery::{Facts, Halt, Plan, decide},
+    state::{StateStore, StoreError},
+    time::ProcessingTime,
+};
+
+use crate::{
+    handle::table,
+    journal::{self, ReplayError},
+    setup::{LaneSetup, PipelineSetup, expiry_of},
+};
+
+/// Why a lane could not be acquired.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AcquireError {
+    /// The log did not do its part.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// Keyed state could not be opened or filled.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// An operator must decide.
+    #[error(transparent)]
+    Halt(#[from] Halt),
+    /// The pipeline that was committed is another one.
+    #[error(
+        "this pipeline was started before with other settings that may not change: {}; go back to \
+         the committed ones, or start under another name", table(.0)
+    )]
+    Identity(Vec<Difference>),
+    /// The plugin could not be opened.
+    #[error("the plugin could not be opened: {0}")]
+    Open(String),
+}
+
+/// A lane that was acquired.
+pub struct Acquired {
+    /// The lane, standing behind the last committed epoch.
+    pub lane: Lane,
+    /// The committed identity.
+    pub identity: Identity,
+    /// The journal offset behind the last committed epoch.
+    pub journal_next: i64,
+    /// Epochs that were replayed into the store.
+    pub replayed: u64,
+}
+
+/// Acquires a lane: from its local state plus the journal, or from the journal alone.
+///
+/// `store` is that of the lane's predecessor in this process, where it is still good.
+///
+/// # Errors
+///
+/// Anything that keeps the lane from running; what to do about each is the caller's.
+pub fn acquire(
+    parts: &mut LaneSetup,
+    pipeline: &PipelineSetup,
+    store: Option<Box<dyn StateStore>>,
+    attempt: Attempt,
+    now: ProcessingTime,
+    progress: &mut dyn FnMut(Epoch),
+) -> Result<Acquired, AcquireError> {
+    parts.log.acquire()?;
+    let committed = parts.log.committed()?;
+    let identity = match journal::identity(parts.log.as_mut(), parts.lane)? {
+        None => pipeline.identity.clone(),
+        Some(committed) => {
+            let differences = committed.differences(&pipeline.identity);
+            if !differences.is_empty() {
+                return Err(AcquireError::Identity(differences));
+            }
+            committed
+        }
+    };
+    let descriptor = pipeline.revision.descriptor();
+    let state_ids = identity
+        .state_ids(descriptor)
+        .map_err(AcquireError::Identity)?;
+    let expiry = expiry_of(descriptor, &state_ids);
+    let mut store = match store {
+        Some(store) => store,
+        None => parts.stores.open(&expiry)?,
+    };
+    let (start, replayed) = find_start(parts, &identity, &committed, store.as_mut(), progress)?;
+    let (positions, journal_next) = match &start {
+        Start::Genesis { positions, .. } => (positions.clone(), 0),
+        Start::Resume(head) => {
+            let positions = head
+                .record
+                .sources
+                .iter()
+                .map(|source| source.position)
+                .collect();
+            (positions, head.journal_next)
+        }
+    };
+    parts.log.resume(&positions)?;
+    let switch = pipeline
+        .revision
+        .instantiate(parts.lane, state_ids)
+        .map_err(AcquireError::Open)?;
+    let lane = make_lane(parts, pipeline, switch, store, attempt, start, now);
+    Ok(Acquired {
+        lane,
+        identity,
+        journal_next,
+        replayed,
+    })
+}
+
+/// Looks, decides and replays; a store of another history is emptied and filled again.
+fn find_start(
+    parts: &mut LaneSetup,
+    identity: &Identity,
+    committed: &[Option<CommittedOffset>],
+    store: &mut dyn StateStore,
+    progress: &mut dyn FnMut(Epoch),
+) -> Result<(Start, u64), AcquireError> {
+    let lane = parts.lane;
+    let log = parts.log.as_mut();
+    loop {
+        let stored = stored_head(store)?;
+        let from = stored.as_ref().map_or(0, |head| head.journal_next);
+        let scan = journal::scan(log, lane, from)?;
+        let facts = Facts {
+            committed: committed.to_vec(),
+            journal: scan.facts.clone(),
+            stored: stored.clone(),
+        };
+        match decide(&facts) {
+            Plan::Genesis => {
+                let positions = log.start_positions()?;
+                return Ok((
+                    Start::Genesis {
+                        identity: identity.clone(),
+                        positions,
+                    },
+                    0,
+                ));
+            }
+            Plan::Resume {
+                target,
+                repairs_offsets,
+            } => {
+                if repairs_offsets {
+                    tracing::warn!(
+                        lane = lane.0,
+                        epoch = target.0,
+                        "the committed offsets lag behind the journal; the next epoch repairs them"
+                    );
+                }
+                let replayed = scan.facts.len() as u64;
+                let head = scan
+                    .replay(log, lane, from, store, progress)
+                    .map_err(AcquireError::from)?
+                    .or(stored);
+                let head = head
+                    .filter(|head| head.record.epoch == target)
+                    .ok_or_else(|| {
+                        LogError::Doubt(format!("epoch {} was not reached by replaying", target.0))
+                    })?;
+                if !repairs_offsets {
+                    compare_positions(&head, committed)?;
+                }
+                return Ok((Start::Resume(Box::new(head)), replayed));
+            }
+            Plan::RebuildStore { found } => {
+                tracing::warn!(
+                    lane = lane.0,
+                    "rebuilding keyed state from the journal: {found}"
+                );
+                if stored.is_none() {
+                    return Err(LogError::Corrupt(found).into());
+                }
+                store.clear()?;
+            }
+            Plan::Halt(halt) => return Err(halt.into()),
+        }
+    }
+}
+
+fn stored_head(store: &mut dyn StateStore) -> Result<Option<StoredHead>, StoreError> {
+    let Some(bytes) = store.head()? else {
+        return Ok(None);
+    };
+    codec::decode_stored(&bytes)
+        .map(Some)
+        .map_err(|error| StoreError::Corrupt(format!("its head: {error}")))
+}
+
+/// What the offsets say must be what the epoch record says.
+fn compare_positions(
+    head: &StoredHead,
+    committed: &[Option<CommittedOffset>],
+) -> Result<(), LogError> {
+    for (source, offset) in head.record.sources.iter().zip(committed) {
+        let Some(offset) = offset else { continue };
+        if offset.position != source.position {
+            return Err(LogError::Corrupt(format!(
+                "epoch {} ended input {} at offset {} of partition {}, but the committed offset is \
+                 {}: it was changed from outside",
+                head.record.epoch.0,
+                source.source.input.0,
+                source.position,
+                source.source.partition.0,
+                offset.position
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn make_lane(
+    parts: &LaneSetup,
+    pipeline: &PipelineSetup,
+    switch: PluginSwitch,
+    store: Box<dyn StateStore>,
+    attempt: Attempt,
+    start: Start,
+    now: ProcessingTime,
+) -> Lane {
+    let mut options = pipeline.options.clone();
+    options.roles = switch.roles;
+    options.outputs = switch.outputs;
+    options.late_output = switch.late_output;
+    Lane::new(LaneParts {
+        lane: parts.lane,
+        sources: parts.sources.clone(),
+        options,
+        store,
+        function: switch.function,
+        descriptor: switch.descriptor,
+        state_ids: switch.state_ids,
+        revision: switch.revision,
+        attempt,
+        owner: pipeline.owner.clone(),
+        start,
+        now,
+    })
+}
+
+impl From<ReplayError> for AcquireError {
+    fn from(error: ReplayError) -> Self {
+        match error {
+            ReplayError::Log(error) => Self::Log(error),
+            ReplayError::Store(error) => Self::Store(error),
+        }
+    }
+}

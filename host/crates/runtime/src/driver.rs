@@ -1,0 +1,515 @@
+//! A lane from acquiring to its end: what comes after what, without threads or sleeping.
+//!
+//! The lane thread and the simulator drive it alike by calling [`LaneDriver::advance`]. It decides
+//! nothing about records, time or commits; it knows which failures are answered by recovering, and
+//! which end the pipeline.
+//!
+//! Invariant: there is at most one lane at a time, and every way out of a doubt leads through
+//! [`acquire`].
+
+use std::{sync::Arc, time::Duration};
+
+use crossbeam_channel::{Receiver, Sender};
+use dovetail_core::{
+    clock::Clock,
+    epoch::{Attempt, LaneId},
+    lane::StopCause,
+    log::LogError,
+    state::{StateStore, StoreError},
+    time::ProcessingTime,
+};
+
+use crate::{
+    acquire::{AcquireError, Acquired, acquire},
+    clock::AttemptSource,
+    fatal::{FatalCause, FatalKind},
+    fenced::{FencedWatch, Verdict},
+    handle::{LaneCommand, LanePort, lock},
+    key_watch::KeyWatch,
+    setup::{LaneSetup, Names, PipelineSetup, Revision, expiry_of},
+    status::Phase,
+    telemetry,
+    tick::{Committed, LaneLoop, TickOutcome, tick},
+};
+
+/// How often an epoch may fail for the same permanent reason.
+const PERMANENT_FAILURES_MAX: u32 = 3;
+/// The first and the longest pause between two recoveries, ms.
+const PAUSE: (i64, i64) = (100, 10_000);
+/// How old what the lane shows may become while nothing is committed, ms.
+const SHOW_EVERY: i64 = 250;
+
+/// How an advance ended.
+#[derive(Debug)]
+pub enum Advance {
+    /// There is more to do at once.
+    Again,
+    /// There is nothing to do before that time, unless something arrives.
+    Wait(Option<ProcessingTime>),
+    /// The lane has ended.
+    Ended(LaneEnd),
+}
+
+/// How a lane ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LaneEnd {
+    /// Every source has ended and everything is committed.
+    Finished,
+    /// It was asked to stop; everything that it took is committed, or will come again.
+    Stopped,
+    /// The pipeline must stop.
+    Fatal(FatalCause),
+}
+
+enum State {
+    Acquire,
+    Run(Box<LaneLoop>),
+    Fenced(FencedWatch),
+    Pause(ProcessingTime),
+    Ended(LaneEnd),
+}
+
+/// One lane, driven.
+pub struct LaneDriver {
+    parts: LaneSetup,
+    pipeline: PipelineSetup,
+    names: Names,
+    port: Arc<LanePort>,
+    commands: Receiver<LaneCommand>,
+    keys: Arc<KeyWatch>,
+    attempts: AttemptSource,
+    state: State,
+    /// The store of a lane that was dropped, where it is still good.
+    store: Option<Box<dyn StateStore>>,
+    attempt: Attempt,
+    /// Behind the last epoch that is known to be committed; `None` before the first acquisition.
+    journal_next: Option<i64>,
+    /// The revision that waits to take over, and who is told.
+    switching: Option<(Arc<dyn Revision>, Sender<LaneId>)>,
+    stops: bool,
+    /// The last failure, and how often it came in a row.
+    failure: Option<(String, u32)>,
+    /// Doubts since work was committed.
+    doubts: u32,
+    shown_at: ProcessingTime,
+}
+
+impl std::fmt::Debug for LaneDriver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LaneDriver")
+            .field("lane", &self.parts.lane)
+            .finish_non_exhaustive()
+    }
+}
+
+impl LaneDriver {
+    /// Returns a lane that is not acquired yet.
+    #[must_use]
+    pub fn new(
+        parts: LaneSetup,
+        pipeline: PipelineSetup,
+        port: (Arc<LanePort>, Receiver<LaneCommand>),
+        keys: Arc<KeyWatch>,
+        attempts: AttemptSource,
+    ) -> Self {
+        Self {
+            names: pipeline.names(),
+            parts,
+            pipeline,
+            port: port.0,
+            commands: port.1,
+            keys,
+            attempts,
+            state: State::Acquire,
+            store: None,
+            attempt: Attempt(0),
+            journal_next: None,
+            switching: None,
+            stops: false,
+            failure: None,
+            doubts: 0,
+            shown_at: i64::MIN,
+        }
+    }
+
+    /// Waits until something may have arrived, or that time is over.
+    pub fn wait(&mut self, at_most: Duration) {
+        self.parts.log.wait(at_most);
+    }
+
+    /// Does the next piece of the lane's life.
+    pub fn advance(&mut self, clock: &mut dyn Clock) -> Advance {
+        let now = clock.read();
+        self.port
+            .heartbeat
+            .store(now, std::sync::atomic::Ordering::Relaxed);
+        self.take_commands(now);
+        let state = std::mem::replace(&mut self.state, State::Acquire);
+        let (state, advance) = match state {
+            State::Ended(end) => (State::Ended(end.clone()), Advance::Ended(end)),
+            State::Run(turning) => self.run(turning, clock),
+            State::Acquire | State::Fenced(_) | State::Pause(_) if self.stops => {
+                self.ended(LaneEnd::Stopped, now)
+            }
+            State::Acquire => self.acquire(now),
+            State::Pause(until) if now < until => (State::Pause(until), Advance::Wait(Some(until))),
+            State::Pause(_) => (State::Acquire, Advance::Again),
+            State::Fenced(watch) => self.look_for_successor(watch, now),
+        };
+        self.state = state;
+        advance
+    }
+
+    fn take_commands(&mut self, now: ProcessingTime) {
+        while let Ok(command) = self.commands.try_recv() {
+            match command {
+                LaneCommand::Stop => {
+                    self.stops = true;
+                    if let State::Run(turning) = &mut self.state {
+                        turning.close();
+                    }
+                    self.port.show(|view| view.enter(Phase::Stopping, now));
+                }
+                LaneCommand::Timers { limit, reply } => {
+                    let timers = match &mut self.state {
+                        State::Run(turning) => turning.lane_mut().timers_next(limit),
+                        State::Acquire | State::Fenced(_) | State::Pause(_) | State::Ended(_) => {
+                            Ok(Vec::new())
+                        }
+                    };
+                    // A failing store is met again by the lane itself; the asker may be gone.
+                    if reply.try_send(timers.unwrap_or_default()).is_err() {
+                        tracing::debug!("nobody waits for the timers any more");
+                    }
+                }
+                LaneCommand::Switch {
+                    revision,
+                    switch,
+                    done,
+                } => match &mut self.state {
+                    State::Run(turning) => {
+                        turning.switch(switch);
+                        self.switching = Some((revision, done));
+                    }
+                    State::Acquire | State::Fenced(_) | State::Pause(_) | State::Ended(_) => {
+                        self.pipeline.revision = revision;
+                        tell(&done, self.parts.lane);
+                    }
+                },
+            }
+        }
+    }
+
+    fn acquire(&mut self, now: ProcessingTime) -> (State, Advance) {
+        self.port.show(|view| view.enter(Phase::Acquiring, now));
+        self.attempt = (self.attempts)();
+        let port = Arc::clone(&self.port);
+        let mut progress = |_| {
+            port.heartbeat
+                .store(crate::clock::now(), std::sync::atomic::Ordering::Relaxed);
+        };
+        let store = self.store.take();
+        let acquired = acquire(
+            &mut self.parts,
+            &self.pipeline,
+            store,
+            self.attempt,
+            now,
+            &mut progress,
+        );
+        match acquired {
+            Ok(acquired) => (self.acquired(acquired, now), Advance::Again),
+            Err(error) => self.not_acquired(error, now),
+        }
+    }
+
+    fn acquired(&mut self, acquired: Acquired, now: ProcessingTime) -> State {
+        tracing::info!(
+            pipeline = self.names.pipeline,
+            lane = self.parts.lane.0,
+            epoch = acquired.lane.epoch().map(|epoch| epoch.0),
+            replayed = acquired.replayed,
+            "the lane is acquired"
+        );
+        self.journal_next = Some(acquired.journal_next);
+        *lock(&self.port.identity) = Some(acquired.identity);
+        let turning = LaneLoop::new(acquired.lane, self.parts.sources.clone());
+        self.port.show(|view| view.enter(Phase::Running, now));
+        self.show(&turning, now);
+        State::Run(Box::new(turning))
+    }
+
+    fn not_acquired(&mut self, error: AcquireError, now: ProcessingTime) -> (State, Advance) {
+        let message = error.to_string();
+        match error {
+            AcquireError::Log(error) => self.doubt(error, now),
+            AcquireError::Store(error) => self.store_failed(&error, now),
+            AcquireError::Halt(_) => self.fatal(FatalKind::Rule, message, now),
+            AcquireError::Identity(_) | AcquireError::Open(_) => {
+                self.fatal(FatalKind::Configuration, message, now)
+            }
+        }
+    }
+
+    fn run(&mut self, mut turning: Box<LaneLoop>, clock: &mut dyn Clock) -> (State, Advance) {
+        let outcome = tick(
+            &mut turning,
+            self.parts.log.as_mut(),
+            self.parts.decoder.as_mut(),
+            clock,
+        );
+        let now = clock.read();
+        self.publish(&mut turning, now);
+        self.finish_switch(&turning);
+        match outcome {
+            TickOutcome::Again => (State::Run(turning), Advance::Again),
+            TickOutcome::Idle { until } => (State::Run(turning), Advance::Wait(until)),
+            TickOutcome::Closed => self.close(*turning, LaneEnd::Stopped, now),
+            TickOutcome::Finished => self.close(*turning, LaneEnd::Finished, now),
+            TickOutcome::Stop(StopCause::Store(error)) => {
+                self.take_over_revision();
+                // The store must be gone before it is opened again.
+                drop(turning);
+                self.store_failed(&error, now)
+            }
+            TickOutcome::Stop(StopCause::DeadLetterFlood {
+                dead_letters,
+                records,
+                percent_max,
+            }) => {
+                self.store = Some(turning.into_lane().into_store());
+                self.fatal(
+                    FatalKind::Rule,
+                    format!(
+                        "{dead_letters} of the {records} records of the last 10 s became dead \
+                         letters, more than the {percent_max} % of `dead_letters.max_rate`: see \
+                         their header `__dovetail.errors.reason`, mend the cause, or allow more"
+                    ),
+                    now,
+                )
+            }
+            TickOutcome::Doubt(error) => {
+                self.take_over_revision();
+                self.store = Some(turning.into_lane().into_store());
+                self.doubt(error, now)
+            }
+        }
+    }
+
+    fn publish(&mut self, turning: &mut LaneLoop, now: ProcessingTime) {
+        let lane = self.parts.lane.0;
+        for warning in std::mem::take(&mut turning.warnings) {
+            self.keys.warn(&warning, now);
+        }
+        let committed = std::mem::take(&mut turning.committed);
+        let has_committed = !committed.is_empty();
+        for Committed {
+            report,
+            journal_next,
+            commit_ms,
+            at,
+        } in committed
+        {
+            self.journal_next = Some(journal_next);
+            if report.inputs.iter().any(|counts| counts.records > 0) || report.timers_fired > 0 {
+                self.failure = None;
+                self.doubts = 0;
+            }
+            let descriptor = self.pipeline.revision.descriptor();
+            telemetry::publish_report(&self.names, descriptor, &report, commit_ms);
+            telemetry::log_plugin_lines(&self.names, lane, &report);
+            self.keys.observe(&report, at);
+            self.port.show(|view| view.count(&report, commit_ms, at));
+        }
+        if has_committed || now.saturating_sub(self.shown_at) >= SHOW_EVERY || now < self.shown_at {
+            self.show(turning, now);
+        }
+        let is_open = turning.lane().has_uncommitted_work();
+        self.port.show(|view| {
+            if is_open {
+                view.open_since.get_or_insert(now);
+            } else {
+                view.open_since = None;
+            }
+        });
+    }
+
+    fn show(&mut self, turning: &LaneLoop, now: ProcessingTime) {
+        self.shown_at = now;
+        let status = turning.lane().status();
+        telemetry::publish_status(&self.names, self.parts.lane.0, &status);
+        self.port.show(|view| view.status = Some(status));
+    }
+
+    /// Notes that the waiting revision has taken over.
+    fn finish_switch(&mut self, turning: &LaneLoop) {
+        if !turning.is_switching() {
+            self.take_over_revision();
+        }
+    }
+
+    /// From here on, also after a recovery, the lane runs the revision that it was told to.
+    fn take_over_revision(&mut self) {
+        let Some((revision, done)) = self.switching.take() else {
+            return;
+        };
+        if let Some(identity) = lock(&self.port.identity).as_ref()
+            && let Ok(state_ids) = identity.state_ids(revision.descriptor())
+        {
+            self.parts
+                .stores
+                .set_expiry(&expiry_of(revision.descriptor(), &state_ids));
+        }
+        self.pipeline.revision = revision;
+        tell(&done, self.parts.lane);
+    }
+
+    fn close(&mut self, turning: LaneLoop, end: LaneEnd, now: ProcessingTime) -> (State, Advance) {
+        self.show(&turning, now);
+        self.store = Some(turning.into_lane().into_store());
+        self.ended(end, now)
+    }
+
+    /// Ends the lane: what was applied is made durable, so that the next start replays little.
+    fn ended(&mut self, end: LaneEnd, now: ProcessingTime) -> (State, Advance) {
+        if let Some(mut store) = self.store.take()
+            && let Err(error) = store.flush()
+        {
+            // Nothing is lost: the journal holds it.
+            tracing::warn!(
+                lane = self.parts.lane.0,
+                "keyed state was not flushed: {error}"
+            );
+        }
+        let phase = match &end {
+            LaneEnd::Finished => Phase::Finished,
+            LaneEnd::Stopped => Phase::Stopped,
+            LaneEnd::Fatal(_) => Phase::Failed,
+        };
+        self.port.show(|view| {
+            view.enter(phase, now);
+            view.open_since = None;
+        });
+        (State::Ended(end.clone()), Advance::Ended(end))
+    }
+
+    fn fatal(&mut self, kind: FatalKind, message: String, now: ProcessingTime) -> (State, Advance) {
+        let lane = Some(self.parts.lane);
+        self.ended(
+            LaneEnd::Fatal(FatalCause {
+                lane,
+                kind,
+                message,
+            }),
+            now,
+        )
+    }
+
+    /// What the log did instead of what was asked: recover, look for a successor, or stop.
+    fn doubt(&mut self, error: LogError, now: ProcessingTime) -> (State, Advance) {
+        let message = error.to_string();
+        let lane = self.parts.lane;
+        match error {
+            LogError::Doubt(_) => self.recover(message, now),
+            LogError::Refused { .. } => match self.permanent(&message) {
+                true => self.fatal(FatalKind::Rule, message, now),
+                false => self.recover(message, now),
+            },
+            LogError::Fenced(_) => match self.journal_next {
+                // Before the first acquisition there is nothing that could have been taken over.
+                None => self.recover(message, now),
+                Some(journal_next) => {
+                    self.note_doubt(&message, Phase::Fenced, now);
+                    let timeout = self.pipeline.transaction_timeout;
+                    let watch = FencedWatch::new(lane, self.attempt, journal_next, timeout, now);
+                    (State::Fenced(watch), Advance::Again)
+                }
+            },
+            LogError::Gap { .. } | LogError::Corrupt(_) => {
+                self.fatal(FatalKind::Rule, message, now)
+            }
+            LogError::Config(_) => self.fatal(FatalKind::Configuration, message, now),
+        }
+    }
+
+    /// The store failed: it is opened again and the journal replayed.
+    fn store_failed(&mut self, error: &StoreError, now: ProcessingTime) -> (State, Advance) {
+        self.store = None;
+        let message = error.to_string();
+        match self.permanent(&message) {
+            true => self.fatal(FatalKind::Rule, message, now),
+            false => self.recover(message, now),
+        }
+    }
+
+    /// Counts a failure; returns whether it came too often for the same reason.
+    fn permanent(&mut self, message: &str) -> bool {
+        let count = match &self.failure {
+            Some((last, count)) if last == message => count + 1,
+            Some(_) | None => 1,
+        };
+        self.failure = Some((message.to_owned(), count));
+        count >= PERMANENT_FAILURES_MAX
+    }
+
+    fn recover(&mut self, message: String, now: ProcessingTime) -> (State, Advance) {
+        self.note_doubt(&message, Phase::Waiting, now);
+        if self.stops {
+            tracing::warn!(
+                lane = self.parts.lane.0,
+                "stopping without the last epoch, which comes again at the next start: {message}"
+            );
+            return self.ended(LaneEnd::Stopped, now);
+        }
+        self.doubts += 1;
+        if self.doubts == 1 {
+            return (State::Acquire, Advance::Again);
+        }
+        let doubling = self.doubts.min(10) - 2;
+        let until = now.saturating_add((PAUSE.0 << doubling).min(PAUSE.1));
+        (State::Pause(until), Advance::Wait(Some(until)))
+    }
+
+    fn note_doubt(&mut self, message: &str, phase: Phase, now: ProcessingTime) {
+        telemetry::publish_recovery(&self.names);
+        tracing::warn!(
+            pipeline = self.names.pipeline,
+            lane = self.parts.lane.0,
+            doubts = self.doubts,
+            "in doubt, the lane recovers: {message}"
+        );
+        self.port.show(|view| {
+            view.enter(phase, now);
+            view.open_since = None;
+            view.recoveries += 1;
+            view.last_doubt = Some(message.to_owned());
+        });
+    }
+
+    fn look_for_successor(
+        &mut self,
+        mut watch: FencedWatch,
+        now: ProcessingTime,
+    ) -> (State, Advance) {
+        match watch.look(self.parts.log.as_mut(), now) {
+            Verdict::Wait(until) => (State::Fenced(watch), Advance::Wait(Some(until))),
+            Verdict::Taken(owner) => {
+                let started = owner.started_at;
+                let message = format!(
+                    "{owner}, started at {started} ms since 1970, has taken this lane over; one \
+                     process owns all lanes of a pipeline: stop one of the two"
+                );
+                self.fatal(FatalKind::Rule, message, now)
+            }
+            Verdict::Recover => {
+                self.recover("fenced, and nobody has taken the lane over".to_owned(), now)
+            }
+        }
+    }
+}
+
+fn tell(done: &Sender<LaneId>, lane: LaneId) {
+    if done.try_send(lane).is_err() {
+        tracing::debug!(lane = lane.0, "nobody waits for the switch any more");
+    }
+}

@@ -1,0 +1,611 @@
+//! The one way into a running pipeline for the admin API and the command line.
+//!
+//! Lanes share nothing but what is here: each publishes its view and takes commands between two
+//! steps. Holding a handle keeps nothing alive.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use dovetail_core::{
+    epoch::LaneId,
+    identity::{Difference, Identity},
+    lane::PluginSwitch,
+    log::Waker,
+    plugin::PluginDescriptor,
+    state::StateId,
+    time::ProcessingTime,
+    timers::{Timer, TimerDomain},
+};
+
+use crate::{
+    clock,
+    fatal::FatalCause,
+    key_watch::{KeyFindings, KeyWatch},
+    setup::{Names, PipelineSetup, Revision},
+    status::{LaneView, NotReady, Phase, Readiness, lane_reasons},
+    telemetry,
+};
+
+/// How long an answer of a lane is waited for.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long all lanes may take to switch to another revision.
+const SWITCH_TIMEOUT: Duration = Duration::from_secs(60);
+/// How many revisions are remembered.
+const REVISIONS_KEPT: usize = 100;
+
+/// Something a lane is asked to do between two steps.
+pub enum LaneCommand {
+    /// End the epoch, commit, flush and end.
+    Stop,
+    /// Take over another revision between two epochs.
+    Switch {
+        /// The revision, for later recoveries.
+        revision: Arc<dyn Revision>,
+        /// An instance of it, opened and ready.
+        switch: Box<PluginSwitch>,
+        /// Told when it has taken over.
+        done: Sender<LaneId>,
+    },
+    /// Tell the timers that fire next.
+    Timers {
+        /// How many at most.
+        limit: usize,
+        /// Where to.
+        reply: Sender<Vec<(TimerDomain, Timer)>>,
+    },
+}
+
+/// One lane's side of the handle.
+pub struct LanePort {
+    /// The lane.
+    pub lane: LaneId,
+    pub(crate) view: Mutex<LaneView>,
+    pub(crate) identity: Mutex<Option<Identity>>,
+    /// When its loop last turned, ms of the wall clock.
+    pub(crate) heartbeat: AtomicI64,
+    commands: Sender<LaneCommand>,
+    waker: Waker,
+}
+
+impl fmt::Debug for LanePort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LanePort")
+            .field("lane", &self.lane)
+            .finish_non_exhaustive()
+    }
+}
+
+impl LanePort {
+    /// Returns a lane's side and where it receives its commands.
+    #[must_use]
+    pub fn new(
+        lane: LaneId,
+        waker: Waker,
+        now: ProcessingTime,
+    ) -> (Arc<Self>, Receiver<LaneCommand>) {
+        let (commands, receiver) = bounded(64);
+        let port = Self {
+            lane,
+            view: Mutex::new(LaneView::new(lane, now)),
+            identity: Mutex::new(None),
+            heartbeat: AtomicI64::new(now),
+            commands,
+            waker,
+        };
+        (Arc::new(port), receiver)
+    }
+
+    /// Changes what the lane shows.
+    pub(crate) fn show<T>(&self, change: impl FnOnce(&mut LaneView) -> T) -> T {
+        change(&mut lock(&self.view))
+    }
+
+    /// Asks the lane for something; false when it has ended.
+    fn ask(&self, command: LaneCommand) -> bool {
+        let taken = self.commands.send_timeout(command, ANSWER_TIMEOUT).is_ok();
+        (self.waker)();
+        taken
+    }
+
+    fn has_ended(&self) -> bool {
+        let phase = lock(&self.view).phase;
+        matches!(phase, Phase::Finished | Phase::Stopped | Phase::Failed)
+    }
+}
+
+/// Where a revision came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RevisionOrigin {
+    /// The pipeline started with it.
+    Start,
+    /// The plugin file changed.
+    File,
+    /// It was pushed.
+    Push,
+}
+
+impl RevisionOrigin {
+    /// Returns the name in status and messages.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::File => "file",
+            Self::Push => "push",
+        }
+    }
+}
+
+/// What became of a revision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RevisionState {
+    /// Every lane runs it.
+    Active,
+    /// Lanes are taking it over.
+    Switching,
+    /// Another one has taken over.
+    Replaced,
+    /// It was not taken over, and why.
+    Refused(String),
+}
+
+/// One revision that was seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RevisionEntry {
+    /// Its digest.
+    pub digest: String,
+    /// When, ms.
+    pub at: ProcessingTime,
+    /// From where.
+    pub origin: RevisionOrigin,
+    /// What became of it.
+    pub state: RevisionState,
+}
+
+/// Why a revision could not take over.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SwapError {
+    /// It declares other states than what is stored.
+    #[error(
+        "revision {digest} declares other states than those that are stored: {}; a state keeps its \
+         name, kind and schema version for as long as the pipeline lives", table(.differences)
+    )]
+    States {
+        /// The revision.
+        digest: String,
+        /// What differs.
+        differences: Vec<Difference>,
+    },
+    /// No instance could be made.
+    #[error("revision {digest} could not be opened for lane {}: {reason}", lane.0)]
+    Open {
+        /// The revision.
+        digest: String,
+        /// The lane.
+        lane: LaneId,
+        /// The plugin's reason.
+        reason: String,
+    },
+    /// What had to be done before the switch failed.
+    #[error("revision {digest} was not taken over: {reason}")]
+    Prevented {
+        /// The revision.
+        digest: String,
+        /// Why.
+        reason: String,
+    },
+    /// Lanes did not answer in time; they switch as soon as they can.
+    #[error("revision {digest}: lanes {} have not switched yet", numbers(.lanes))]
+    Slow {
+        /// The revision.
+        digest: String,
+        /// The lanes.
+        lanes: Vec<LaneId>,
+    },
+    /// The pipeline is stopping.
+    #[error("the pipeline is stopping: revision {digest} was not taken over")]
+    Stopping {
+        /// The revision.
+        digest: String,
+    },
+}
+
+/// Says differences in one line.
+#[must_use]
+pub fn table(differences: &[Difference]) -> String {
+    let line = |difference: &Difference| {
+        format!(
+            "{}: committed {}, configured {}",
+            difference.what, difference.committed, difference.configured
+        )
+    };
+    differences.iter().map(line).collect::<Vec<_>>().join("; ")
+}
+
+fn numbers(lanes: &[LaneId]) -> String {
+    lanes
+        .iter()
+        .map(|lane| lane.0.to_string())
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+struct Shared {
+    names: Names,
+    identity: Identity,
+    commit_every: i64,
+    lanes: Vec<Arc<LanePort>>,
+    keys: Arc<KeyWatch>,
+    revisions: Mutex<Vec<RevisionEntry>>,
+    descriptor: Mutex<PluginDescriptor>,
+    /// One swap at a time.
+    swapping: Mutex<()>,
+    fatal: Mutex<Option<FatalCause>>,
+    draining: AtomicBool,
+    started_at: ProcessingTime,
+}
+
+/// A running pipeline, seen from outside. Cloning is cheap.
+#[derive(Clone)]
+pub struct Handle(Arc<Shared>);
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Handle")
+            .field(&self.0.names.pipeline)
+            .finish()
+    }
+}
+
+impl Handle {
+    /// Returns the handle of a pipeline over these lanes.
+    #[must_use]
+    pub fn new(setup: &PipelineSetup, lanes: Vec<Arc<LanePort>>, keys: Arc<KeyWatch>) -> Self {
+        let names = setup.names();
+        let digest = setup.revision.digest().to_owned();
+        telemetry::publish_revision(&names, &digest, &digest);
+        let first = RevisionEntry {
+            digest,
+            at: clock::now(),
+            origin: RevisionOrigin::Start,
+            state: RevisionState::Active,
+        };
+        Self(Arc::new(Shared {
+            names,
+            identity: setup.identity.clone(),
+            commit_every: setup.options.commit.every,
+            lanes,
+            keys,
+            revisions: Mutex::new(vec![first]),
+            descriptor: Mutex::new(setup.revision.descriptor().clone()),
+            swapping: Mutex::new(()),
+            fatal: Mutex::new(None),
+            draining: AtomicBool::new(false),
+            started_at: clock::now(),
+        }))
+    }
+
+    /// Returns the names of the configuration.
+    #[must_use]
+    pub fn names(&self) -> &Names {
+        &self.0.names
+    }
+
+    /// Returns the outputs of the running revision, in the order of its counts.
+    #[must_use]
+    pub fn outputs(&self) -> Vec<String> {
+        lock(&self.0.descriptor).outputs.clone()
+    }
+
+    /// Returns when the pipeline was started, ms.
+    #[must_use]
+    pub fn started_at(&self) -> ProcessingTime {
+        self.0.started_at
+    }
+
+    /// Returns what every lane shows.
+    #[must_use]
+    pub fn lanes(&self) -> Vec<LaneView> {
+        self.0
+            .lanes
+            .iter()
+            .map(|port| lock(&port.view).clone())
+            .collect()
+    }
+
+    /// Returns why the pipeline is not ready, and what an operator should know.
+    #[must_use]
+    pub fn readiness(&self) -> Readiness {
+        let now = clock::now();
+        let mut readiness = Readiness::default();
+        let mut add = |code, message| {
+            readiness.reasons.push(NotReady {
+                code,
+                lane: None,
+                message,
+            })
+        };
+        if let Some(cause) = self.fatal() {
+            add("fatal", cause.to_string());
+        }
+        if self.is_draining() {
+            add("draining", "the pipeline is stopping".to_owned());
+        }
+        let findings = self.0.keys.findings();
+        if let Some(newest) = findings.violations.back() {
+            add(
+                "copartition",
+                format!("{newest} ({} such records)", findings.violation_count),
+            );
+        }
+        for view in self.lanes() {
+            readiness
+                .reasons
+                .extend(lane_reasons(&view, self.0.commit_every, now));
+        }
+        readiness.warnings.extend(findings.nothing_matched);
+        readiness
+    }
+
+    /// Returns what was found about the inputs' keys.
+    #[must_use]
+    pub fn key_findings(&self) -> KeyFindings {
+        self.0.keys.findings()
+    }
+
+    /// Returns how long ago the slowest lane's loop turned, in ms; 0 when all have ended.
+    #[must_use]
+    pub fn slowest_heartbeat(&self) -> i64 {
+        let now = clock::now();
+        let running = self.0.lanes.iter().filter(|port| !port.has_ended());
+        running
+            .map(|port| now.saturating_sub(port.heartbeat.load(Ordering::Relaxed)))
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// Returns the timers that fire next, of all lanes, by domain and time.
+    #[must_use]
+    pub fn timers_next(&self, limit: usize) -> Vec<(LaneId, TimerDomain, Timer)> {
+        let mut replies = Vec::new();
+        for port in self.0.lanes.iter().filter(|port| !port.has_ended()) {
+            let (reply, answer) = bounded(1);
+            if port.ask(LaneCommand::Timers { limit, reply }) {
+                replies.push((port.lane, answer));
+            }
+        }
+        let mut timers = Vec::new();
+        for (lane, answer) in replies {
+            let answered = answer.recv_timeout(ANSWER_TIMEOUT).unwrap_or_default();
+            timers.extend(
+                answered
+                    .into_iter()
+                    .map(|(domain, timer)| (lane, domain, timer)),
+            );
+        }
+        timers.sort_by(|a, b| (a.1, &a.2).cmp(&(b.1, &b.2)));
+        timers.truncate(limit);
+        timers
+    }
+
+    /// Asks every lane to end its epoch, commit, flush and end. Returns at once.
+    pub fn stop(&self) {
+        self.0.draining.store(true, Ordering::SeqCst);
+        for port in &self.0.lanes {
+            port.ask(LaneCommand::Stop);
+        }
+    }
+
+    /// Returns whether the pipeline is stopping.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.0.draining.load(Ordering::SeqCst)
+    }
+
+    /// Returns the first fatal cause.
+    #[must_use]
+    pub fn fatal(&self) -> Option<FatalCause> {
+        lock(&self.0.fatal).clone()
+    }
+
+    /// Keeps the first fatal cause and stops all lanes.
+    pub(crate) fn fail(&self, cause: FatalCause) {
+        lock(&self.0.fatal).get_or_insert(cause);
+        self.stop();
+    }
+
+    /// Returns the revisions that were seen, oldest first.
+    #[must_use]
+    pub fn revisions(&self) -> Vec<RevisionEntry> {
+        lock(&self.0.revisions).clone()
+    }
+
+    /// Returns the digest of the running revision.
+    #[must_use]
+    pub fn running_revision(&self) -> String {
+        let revisions = lock(&self.0.revisions);
+        let running = revisions
+            .iter()
+            .rev()
+            .find(|entry| entry.state == RevisionState::Active);
+        running
+            .map(|entry| entry.digest.clone())
+            .unwrap_or_default()
+    }
+
+    /// Notes that a revision did not pass the gate.
+    pub fn refuse(&self, digest: &str, origin: RevisionOrigin, reason: String) {
+        let running = self.running_revision();
+        tracing::error!(
+            pipeline = self.0.names.pipeline,
+            digest,
+            "the plugin revision is refused and {running} goes on: {reason}"
+        );
+        telemetry::publish_reload(&self.0.names, "refused", &running, &running);
+        self.note(digest, origin, RevisionState::Refused(reason));
+    }
+
+    /// Lets every lane take over a revision between two of its epochs, with its state, and waits
+    /// until all have. An instance for every lane is made before the first lane switches;
+    /// `before_switch` runs in between and can prevent it.
+    ///
+    /// # Errors
+    ///
+    /// When the revision declares other states or cannot be opened (the running one goes on), or
+    /// when lanes are slow (they switch later).
+    pub fn swap(
+        &self,
+        revision: &Arc<dyn Revision>,
+        origin: RevisionOrigin,
+        before_switch: impl FnOnce() -> Result<(), String>,
+    ) -> Result<(), SwapError> {
+        let _one_at_a_time = lock(&self.0.swapping);
+        let digest = revision.digest().to_owned();
+        let switches = match self.instantiate(revision.as_ref()) {
+            Ok(switches) => switches,
+            Err(error) => {
+                self.refuse(&digest, origin, error.to_string());
+                return Err(error);
+            }
+        };
+        if let Err(reason) = before_switch() {
+            self.refuse(&digest, origin, reason.clone());
+            return Err(SwapError::Prevented { digest, reason });
+        }
+        let before = self.running_revision();
+        let place = self.note(&digest, origin, RevisionState::Switching);
+        let waiting = self.hand_out(revision, switches, &digest);
+        if waiting.is_empty() {
+            *lock(&self.0.descriptor) = revision.descriptor().clone();
+            self.settle(place);
+            telemetry::publish_reload(&self.0.names, "switched", &digest, &before);
+            tracing::info!(
+                pipeline = self.0.names.pipeline,
+                digest,
+                "every lane has switched to the plugin revision, from {before}"
+            );
+            return Ok(());
+        }
+        tracing::warn!(digest, "lanes {} have not switched yet", numbers(&waiting));
+        Err(SwapError::Slow {
+            digest,
+            lanes: waiting,
+        })
+    }
+
+    fn instantiate(
+        &self,
+        revision: &dyn Revision,
+    ) -> Result<Vec<(Arc<LanePort>, PluginSwitch)>, SwapError> {
+        let digest = || revision.digest().to_owned();
+        if self.is_draining() {
+            return Err(SwapError::Stopping { digest: digest() });
+        }
+        let mut switches = Vec::new();
+        for port in self.0.lanes.iter().filter(|port| !port.has_ended()) {
+            let state_ids = self
+                .state_ids(port, revision.descriptor())
+                .map_err(|differences| SwapError::States {
+                    digest: digest(),
+                    differences,
+                })?;
+            let switch = revision
+                .instantiate(port.lane, state_ids)
+                .map_err(|reason| SwapError::Open {
+                    digest: digest(),
+                    lane: port.lane,
+                    reason,
+                })?;
+            switches.push((Arc::clone(port), switch));
+        }
+        Ok(switches)
+    }
+
+    fn state_ids(
+        &self,
+        port: &LanePort,
+        descriptor: &PluginDescriptor,
+    ) -> Result<Vec<StateId>, Vec<Difference>> {
+        let committed = lock(&port.identity);
+        committed
+            .as_ref()
+            .unwrap_or(&self.0.identity)
+            .state_ids(descriptor)
+    }
+
+    /// Returns the lanes that have not switched in time.
+    fn hand_out(
+        &self,
+        revision: &Arc<dyn Revision>,
+        switches: Vec<(Arc<LanePort>, PluginSwitch)>,
+        digest: &str,
+    ) -> Vec<LaneId> {
+        let (done, switched) = bounded(switches.len().max(1));
+        let mut waiting = Vec::new();
+        for (port, switch) in switches {
+            let command = LaneCommand::Switch {
+                revision: Arc::clone(revision),
+                switch: Box::new(switch),
+                done: done.clone(),
+            };
+            if port.ask(command) {
+                waiting.push(port.lane);
+            }
+        }
+        drop(done);
+        tracing::debug!(digest, lanes = waiting.len(), "lanes were told to switch");
+        while !waiting.is_empty() {
+            match switched.recv_timeout(SWITCH_TIMEOUT) {
+                Ok(lane) => waiting.retain(|waiting| *waiting != lane),
+                Err(crossbeam_channel::RecvTimeoutError::Timeout) => break,
+                // The others have ended: nothing is left to switch.
+                Err(crossbeam_channel::RecvTimeoutError::Disconnected) => waiting.clear(),
+            }
+        }
+        waiting
+    }
+
+    fn note(&self, digest: &str, origin: RevisionOrigin, state: RevisionState) -> ProcessingTime {
+        let at = clock::now();
+        let mut revisions = lock(&self.0.revisions);
+        revisions.push(RevisionEntry {
+            digest: digest.to_owned(),
+            at,
+            origin,
+            state,
+        });
+        if revisions.len() > REVISIONS_KEPT {
+            let oldest = revisions
+                .iter()
+                .position(|entry| entry.state != RevisionState::Active);
+            revisions.remove(oldest.unwrap_or(0));
+        }
+        at
+    }
+
+    fn settle(&self, place: ProcessingTime) {
+        for entry in lock(&self.0.revisions).iter_mut() {
+            match entry.state {
+                RevisionState::Active => entry.state = RevisionState::Replaced,
+                RevisionState::Switching if entry.at == place => {
+                    entry.state = RevisionState::Active;
+                }
+                RevisionState::Switching => entry.state = RevisionState::Replaced,
+                RevisionState::Replaced | RevisionState::Refused(_) => {}
+            }
+        }
+    }
+}
+
+/// Locks, also after a panic of another holder: what is guarded here is valid after every
+/// statement.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

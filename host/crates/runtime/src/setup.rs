@@ -1,0 +1,163 @@
+//! What a pipeline is started with: the ports' makers, and names for messages.
+//!
+//! Knows neither Kafka nor RocksDB nor Wasm: those are behind the traits here and in core.
+
+use std::{fmt, sync::Arc};
+
+use dovetail_core::{
+    epoch::{LaneId, Owner},
+    identity::Identity,
+    lane::PluginSwitch,
+    log::Log,
+    options::LaneOptions,
+    plugin::PluginDescriptor,
+    record::{DecodedRecord, InputIndex, Record, Source},
+    state::{ExpiryTable, StateId, StateStore, StoreError},
+};
+
+/// Makes key and event time of a record.
+pub trait Decode: Send {
+    /// Decodes one record of an input. Whatever it is, it comes back: what cannot be used is
+    /// rejected with a reason, never dropped.
+    fn decode(&mut self, input: InputIndex, record: Record) -> DecodedRecord;
+}
+
+impl<F: FnMut(InputIndex, Record) -> DecodedRecord + Send> Decode for F {
+    fn decode(&mut self, input: InputIndex, record: Record) -> DecodedRecord {
+        self(input, record)
+    }
+}
+
+/// Opens the keyed state of one lane.
+pub trait OpenStore: Send {
+    /// Opens what is on disk, or a new one. Called again after a failure, when the earlier store
+    /// has been dropped.
+    ///
+    /// # Errors
+    ///
+    /// When the disk fails, or what is stored is damaged beyond opening.
+    fn open(&mut self, expiry: &ExpiryTable) -> Result<Box<dyn StateStore>, StoreError>;
+
+    /// Takes over the expiries of another revision for the store that is open.
+    fn set_expiry(&mut self, expiry: &ExpiryTable);
+}
+
+impl<F: FnMut(&ExpiryTable) -> Result<Box<dyn StateStore>, StoreError> + Send> OpenStore for F {
+    fn open(&mut self, expiry: &ExpiryTable) -> Result<Box<dyn StateStore>, StoreError> {
+        self(expiry)
+    }
+
+    fn set_expiry(&mut self, _expiry: &ExpiryTable) {}
+}
+
+/// A revision of the plugin that has passed the gate.
+pub trait Revision: Send + Sync {
+    /// Returns its digest.
+    fn digest(&self) -> &str;
+
+    /// Returns what it says of itself.
+    fn descriptor(&self) -> &PluginDescriptor;
+
+    /// Makes what one lane needs to run it, opened and ready.
+    ///
+    /// # Errors
+    ///
+    /// The plugin's own reason when its `open` fails, or why no instance could be made.
+    fn instantiate(&self, lane: LaneId, state_ids: Vec<StateId>) -> Result<PluginSwitch, String>;
+}
+
+/// What one lane is made of.
+pub struct LaneSetup {
+    /// The lane.
+    pub lane: LaneId,
+    /// Its sources, ordered by input, then partition.
+    pub sources: Vec<Source>,
+    /// Its log; it stays through every recovery.
+    pub log: Box<dyn Log>,
+    /// Its decoder.
+    pub decoder: Box<dyn Decode>,
+    /// Opens its keyed state.
+    pub stores: Box<dyn OpenStore>,
+}
+
+impl fmt::Debug for LaneSetup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LaneSetup")
+            .field("lane", &self.lane)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What all lanes of a pipeline share.
+#[derive(Clone)]
+pub struct PipelineSetup {
+    /// The identity as configured, with the states of the first revision.
+    pub identity: Identity,
+    /// What the configuration decides about a lane.
+    pub options: LaneOptions,
+    /// This process.
+    pub owner: Owner,
+    /// The revision to start with.
+    pub revision: Arc<dyn Revision>,
+    /// How long the broker lets a transaction be open, in ms: bounds how long a fenced lane looks
+    /// for its successor.
+    pub transaction_timeout: i64,
+}
+
+impl fmt::Debug for PipelineSetup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PipelineSetup")
+            .field("identity", &self.identity)
+            .finish_non_exhaustive()
+    }
+}
+
+impl PipelineSetup {
+    /// Returns the names for metrics and messages.
+    #[must_use]
+    pub fn names(&self) -> Names {
+        Names {
+            pipeline: self.options.pipeline.clone(),
+            inputs: self
+                .options
+                .inputs
+                .iter()
+                .map(|input| input.name.clone())
+                .collect(),
+            topics: self
+                .options
+                .inputs
+                .iter()
+                .map(|input| input.topic.clone())
+                .collect(),
+        }
+    }
+}
+
+/// The names of a configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Names {
+    /// The pipeline.
+    pub pipeline: String,
+    /// The inputs in order.
+    pub inputs: Vec<String>,
+    /// The topic of each input.
+    pub topics: Vec<String>,
+}
+
+impl Names {
+    /// Returns an input's name.
+    #[must_use]
+    pub fn input(&self, input: InputIndex) -> &str {
+        self.inputs
+            .get(usize::from(input.0))
+            .map_or("?", String::as_str)
+    }
+}
+
+/// Returns the expiry of each of a revision's states, by durable number.
+#[must_use]
+pub fn expiry_of(descriptor: &PluginDescriptor, state_ids: &[StateId]) -> ExpiryTable {
+    let expiries = descriptor.states.iter().map(|state| state.expiry);
+    ExpiryTable::new(state_ids.iter().copied().zip(expiries))
+}

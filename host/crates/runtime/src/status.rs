@@ -1,0 +1,345 @@
+//! What a running pipeline shows of itself: plain data, taken between steps.
+
+use dovetail_core::{
+    epoch::LaneId,
+    lane::{EpochReport, InputCounts, LaneStatus},
+    time::ProcessingTime,
+};
+
+use crate::window::Window;
+
+/// Seconds over which rates are taken.
+const RATE_SECONDS: i64 = 10;
+/// Seconds over which failed calls are watched.
+const FAILURE_SECONDS: i64 = 60;
+
+/// What a lane is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Becoming the only writer, reading what was committed, replaying the journal.
+    Acquiring,
+    /// Handling records.
+    Running,
+    /// Its producer's epoch is old: looking for a successor.
+    Fenced,
+    /// Waiting before it acquires again.
+    Waiting,
+    /// Ending its epoch to stop.
+    Stopping,
+    /// Every source has ended and everything is committed.
+    Finished,
+    /// Stopped as asked.
+    Stopped,
+    /// Stopped by a fatal cause.
+    Failed,
+}
+
+impl Phase {
+    /// Returns the name in status and messages.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Acquiring => "acquiring",
+            Self::Running => "running",
+            Self::Fenced => "fenced",
+            Self::Waiting => "waiting",
+            Self::Stopping => "stopping",
+            Self::Finished => "finished",
+            Self::Stopped => "stopped",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// Counts since the process started, of committed epochs only.
+#[derive(Debug, Clone, Default)]
+pub struct Totals {
+    /// Per input.
+    pub inputs: Vec<InputCounts>,
+    /// Per output of the plugin.
+    pub outputs: Vec<u64>,
+    /// Dead letters of timers.
+    pub timer_dead_letters: u64,
+    /// Timers fired.
+    pub timers_fired: u64,
+    /// Plugin calls.
+    pub calls: u64,
+    /// Failed plugin calls.
+    pub failures: u64,
+    /// Committed epochs.
+    pub epochs: u64,
+}
+
+/// A lane as shown.
+#[derive(Debug, Clone)]
+pub struct LaneView {
+    /// The lane.
+    pub lane: LaneId,
+    /// What it is doing.
+    pub phase: Phase,
+    /// Since when, ms.
+    pub phase_since: ProcessingTime,
+    /// Where it stands; absent until it was acquired once.
+    pub status: Option<LaneStatus>,
+    /// When it last committed, ms.
+    pub committed_at: Option<ProcessingTime>,
+    /// How long the last commit took, ms.
+    pub commit_ms: i64,
+    /// Since when an epoch with work in it is open, ms.
+    pub open_since: Option<ProcessingTime>,
+    /// Counts since the start of the process.
+    pub totals: Totals,
+    /// How often it was acquired again after a doubt.
+    pub recoveries: u64,
+    /// The last doubt, in words.
+    pub last_doubt: Option<String>,
+    records_in: Window,
+    records_out: Window,
+    calls: Window,
+    failures: Window,
+}
+
+impl LaneView {
+    /// Returns a lane before it is acquired.
+    #[must_use]
+    pub fn new(lane: LaneId, now: ProcessingTime) -> Self {
+        Self {
+            lane,
+            phase: Phase::Acquiring,
+            phase_since: now,
+            status: None,
+            committed_at: None,
+            commit_ms: 0,
+            open_since: None,
+            totals: Totals::default(),
+            recoveries: 0,
+            last_doubt: None,
+            records_in: Window::new(RATE_SECONDS),
+            records_out: Window::new(RATE_SECONDS),
+            calls: Window::new(FAILURE_SECONDS),
+            failures: Window::new(FAILURE_SECONDS),
+        }
+    }
+
+    /// Enters a phase.
+    pub fn enter(&mut self, phase: Phase, now: ProcessingTime) {
+        if self.phase != phase {
+            self.phase = phase;
+            self.phase_since = now;
+        }
+    }
+
+    /// Adds what a committed epoch counted.
+    pub fn count(&mut self, report: &EpochReport, commit_ms: i64, now: ProcessingTime) {
+        self.committed_at = Some(now);
+        self.commit_ms = commit_ms;
+        self.open_since = None;
+        let totals = &mut self.totals;
+        totals.inputs.resize(
+            totals.inputs.len().max(report.inputs.len()),
+            InputCounts::default(),
+        );
+        for (total, counts) in totals.inputs.iter_mut().zip(&report.inputs) {
+            add_input(total, counts);
+        }
+        totals
+            .outputs
+            .resize(totals.outputs.len().max(report.outputs.len()), 0);
+        for (total, count) in totals.outputs.iter_mut().zip(&report.outputs) {
+            *total += count;
+        }
+        totals.timer_dead_letters += sum(&report.timer_dead_letters);
+        totals.timers_fired += report.timers_fired;
+        totals.calls += report.calls;
+        totals.failures += sum(&report.failures);
+        totals.epochs += 1;
+        self.records_in
+            .add(now, report.inputs.iter().map(|counts| counts.records).sum());
+        self.records_out.add(now, report.outputs.iter().sum());
+        self.calls.add(now, report.calls);
+        self.failures.add(now, sum(&report.failures));
+    }
+
+    /// Returns records taken per second.
+    #[must_use]
+    pub fn records_in_per_second(&self, now: ProcessingTime) -> f64 {
+        self.records_in.per_second(now)
+    }
+
+    /// Returns records emitted per second.
+    #[must_use]
+    pub fn records_out_per_second(&self, now: ProcessingTime) -> f64 {
+        self.records_out.per_second(now)
+    }
+
+    /// Returns (failed calls, calls) of the last minute.
+    #[must_use]
+    pub fn failed_calls(&self, now: ProcessingTime) -> (u64, u64) {
+        (self.failures.sum(now), self.calls.sum(now))
+    }
+
+    /// Returns all dead letters since the start of the process.
+    #[must_use]
+    pub fn dead_letters(&self) -> u64 {
+        let of_records: u64 = self
+            .totals
+            .inputs
+            .iter()
+            .map(|counts| sum(&counts.dead_letters))
+            .sum();
+        of_records + self.totals.timer_dead_letters
+    }
+}
+
+fn sum<T>(counts: &[(T, u64)]) -> u64 {
+    counts.iter().map(|(_, count)| count).sum()
+}
+
+fn add_input(total: &mut InputCounts, counts: &InputCounts) {
+    total.records += counts.records;
+    total.bytes += counts.bytes;
+    total.late += counts.late;
+    total.dropped_null_key += counts.dropped_null_key;
+    total.dropped_late += counts.dropped_late;
+    total.skew_ignored += counts.skew_ignored;
+    for (reason, count) in &counts.dead_letters {
+        match total
+            .dead_letters
+            .iter_mut()
+            .find(|(known, _)| known == reason)
+        {
+            Some((_, sum)) => *sum += count,
+            None => total.dead_letters.push((*reason, *count)),
+        }
+    }
+}
+
+/// One reason why a pipeline is not ready.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotReady {
+    /// A stable name.
+    pub code: &'static str,
+    /// The lane, where it is one lane's.
+    pub lane: Option<LaneId>,
+    /// What it is, in words.
+    pub message: String,
+}
+
+/// Whether a pipeline is ready, and what an operator should know.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Readiness {
+    /// Why it is not; empty when it is.
+    pub reasons: Vec<NotReady>,
+    /// What does not make it unready.
+    pub warnings: Vec<String>,
+}
+
+impl Readiness {
+    /// Returns whether the pipeline is ready.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.reasons.is_empty()
+    }
+}
+
+/// Returns the reasons of one lane.
+#[must_use]
+pub fn lane_reasons(view: &LaneView, commit_every: i64, now: ProcessingTime) -> Vec<NotReady> {
+    let mut reasons = Vec::new();
+    let mut add = |code, message| {
+        reasons.push(NotReady {
+            code,
+            lane: Some(view.lane),
+            message,
+        })
+    };
+    let lane = view.lane.0;
+    match view.phase {
+        Phase::Running | Phase::Finished => {}
+        Phase::Acquiring | Phase::Fenced | Phase::Waiting => {
+            let doubt = view
+                .last_doubt
+                .as_deref()
+                .map_or(String::new(), |why| format!(": {why}"));
+            let phase = view.phase.name();
+            let seconds = now.saturating_sub(view.phase_since) / 1000;
+            add(
+                "not_acquired",
+                format!("lane {lane} is {phase} since {seconds} s{doubt}"),
+            );
+        }
+        Phase::Stopping | Phase::Stopped | Phase::Failed => {
+            add(
+                "not_running",
+                format!("lane {lane} is {}", view.phase.name()),
+            );
+        }
+    }
+    let limit = commit_every.saturating_mul(10);
+    if let Some(open) = view.open_since.map(|since| now.saturating_sub(since))
+        && open > limit
+    {
+        add(
+            "epoch_open",
+            format!("lane {lane} has not committed for {open} ms; expected within {limit} ms"),
+        );
+    }
+    let (failed, calls) = view.failed_calls(now);
+    if failed.saturating_mul(100) > calls {
+        add(
+            "failed_calls",
+            format!("lane {lane}: {failed} of {calls} plugin calls failed in the last minute"),
+        );
+    }
+    reasons
+}
+
+#[cfg(test)]
+mod tests {
+    use dovetail_core::dead_letter::Reason;
+
+    use super::*;
+
+    fn running() -> LaneView {
+        let mut view = LaneView::new(LaneId(3), 0);
+        view.enter(Phase::Running, 5);
+        view
+    }
+
+    fn codes(view: &LaneView, now: i64) -> Vec<&'static str> {
+        lane_reasons(view, 100, now)
+            .into_iter()
+            .map(|reason| reason.code)
+            .collect()
+    }
+
+    #[test]
+    fn a_lane_that_is_not_acquired_is_not_ready() {
+        assert_eq!(codes(&LaneView::new(LaneId(3), 0), 10), ["not_acquired"]);
+        assert!(codes(&running(), 10).is_empty());
+    }
+
+    #[test]
+    fn an_epoch_open_ten_times_too_long_is_a_reason() {
+        let mut view = running();
+        view.open_since = Some(1_000);
+        assert!(codes(&view, 2_000).is_empty());
+        assert_eq!(codes(&view, 2_001), ["epoch_open"]);
+    }
+
+    #[test]
+    fn more_than_one_percent_of_failed_calls_is_a_reason_for_a_minute() {
+        let mut view = running();
+        let mut report = EpochReport {
+            calls: 100,
+            failures: vec![(Reason::PluginTrap, 1)],
+            ..Default::default()
+        };
+        view.count(&report, 1, 1_000);
+        assert!(codes(&view, 1_000).is_empty());
+        report.calls = 99;
+        view.count(&report, 1, 2_000);
+        assert_eq!(codes(&view, 2_000), ["failed_calls"]);
+        assert!(codes(&view, 63_000).is_empty());
+    }
+}

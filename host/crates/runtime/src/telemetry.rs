@@ -1,0 +1,353 @@
+//! The names of our metrics, and publishing them when an epoch commits.
+//!
+//! Metrics are counted inside the lane and published here once their epoch is committed, so that
+//! they never tell of work that was undone. Names are durable: dashboards hold them.
+
+use dovetail_core::{
+    context::LogLevel,
+    lane::{EpochReport, LaneStatus, Warning},
+    plugin::{MetricKind, PluginDescriptor},
+    record::InputIndex,
+    time::{END_OF_TIME, NO_WATERMARK},
+};
+use metrics::{SharedString, Unit, counter, gauge, histogram};
+
+use crate::setup::Names;
+
+/// What a metric is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows.
+    Counter,
+    /// Any value.
+    Gauge,
+    /// A distribution.
+    Histogram,
+}
+
+/// One metric, as documented.
+#[derive(Debug, Clone, Copy)]
+pub struct Metric {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is.
+    pub kind: Kind,
+    /// Its unit.
+    pub unit: Unit,
+    /// Its labels besides `pipeline`.
+    pub labels: &'static [&'static str],
+    /// What it tells.
+    pub help: &'static str,
+}
+
+macro_rules! metrics_table {
+    ($($const:ident $kind:ident $unit:ident $name:literal [$($label:literal),*] $help:literal;)*) => {
+        $(#[doc = $help] pub const $const: &str = $name;)*
+        /// Every metric of the host, in the order of the documentation.
+        pub const METRICS: &[Metric] = &[$(Metric {
+            name: $name, kind: Kind::$kind, unit: Unit::$unit, labels: &[$($label),*], help: $help,
+        }),*];
+    };
+}
+
+metrics_table! {
+    INPUT_RECORDS Counter Count "dovetail_input_records_total" ["input"] "Records taken from an input.";
+    INPUT_BYTES Counter Bytes "dovetail_input_bytes_total" ["input"] "Bytes of keys, values and headers taken from an input.";
+    INPUT_POSITION Gauge Count "dovetail_input_position_offset" ["input", "partition"] "The next offset to read.";
+    WATERMARK Gauge Seconds "dovetail_watermark_timestamp_seconds" ["input", "partition"] "The watermark of a source, as seconds since 1970; absent before its first record.";
+    WATERMARK_LAG Gauge Seconds "dovetail_operator_watermark_lag_seconds" ["lane"] "How far a lane's watermark is behind its clock.";
+    PARTITION_IDLE Gauge Count "dovetail_partition_idle" ["input", "partition"] "1 for a source that no longer holds the watermark back.";
+    WATERMARK_HOLDER Gauge Count "dovetail_watermark_holder" ["input", "partition"] "1 for a source that holds its lane's watermark.";
+    LATE_RECORDS Counter Count "dovetail_late_records_total" ["input"] "Records at or before the lane's watermark on arrival.";
+    DROPPED_RECORDS Counter Count "dovetail_dropped_records_total" ["input", "reason"] "Records dropped by a rule of the configuration.";
+    FUTURE_RECORDS Counter Count "dovetail_input_future_records_total" ["input"] "Records too far ahead of the clock to move time.";
+    DEAD_LETTERS Counter Count "dovetail_dead_letters_total" ["input", "reason"] "Records and timers that could not be processed; `input` is empty for a timer.";
+    COPARTITION_VIOLATIONS Counter Count "dovetail_copartition_violations_total" ["input"] "Records whose key was seen under another partition number before.";
+    STATE_ROWS Gauge Count "dovetail_state_rows" ["lane"] "Rows of keyed state and timers, estimated.";
+    STATE_BYTES Gauge Bytes "dovetail_state_bytes" ["lane", "kind"] "Bytes of keyed state and timers on disk.";
+    TIMERS_PENDING Gauge Count "dovetail_timers_pending" ["lane"] "Timers that wait, estimated.";
+    TIMERS_FIRED Counter Count "dovetail_timers_fired_total" [] "Timers fired.";
+    PLUGIN_CALLS Counter Count "dovetail_plugin_calls_total" [] "Calls of the plugin, retries and continuations included.";
+    PLUGIN_FAILURES Counter Count "dovetail_plugin_failures_total" ["reason"] "Calls that failed, before any retry.";
+    PLUGIN_TRAPS Counter Count "dovetail_plugin_traps_total" [] "Calls that trapped, before any retry.";
+    PLUGIN_RELOADS Counter Count "dovetail_plugin_reloads_total" ["result"] "Revisions that were taken over or refused.";
+    PLUGIN_INFO Gauge Count "dovetail_plugin_info" ["digest"] "1 for the running revision.";
+    OUTPUT_RECORDS Counter Count "dovetail_output_records_total" ["output"] "Records committed to an output.";
+    OUTPUT_TRANSACTIONS Counter Count "dovetail_output_transactions_total" ["result"] "Epochs committed, and commits that ended in doubt.";
+    EPOCH_COMMIT Histogram Seconds "dovetail_epoch_commit_seconds" [] "How long the commit of an epoch took.";
+    EPOCH_JOURNAL_BYTES Counter Bytes "dovetail_epoch_journal_bytes_total" [] "Bytes of epoch records written to the journal.";
+    EPOCH_NUMBER Gauge Count "dovetail_epoch_number" ["lane"] "The last committed epoch.";
+    EPOCH_RECOVERIES Counter Count "dovetail_epoch_recoveries_total" [] "How often a lane was acquired again after a doubt.";
+}
+
+/// Tells the recorder what every metric means. Call once after it is installed.
+pub fn describe() {
+    for metric in METRICS {
+        match metric.kind {
+            Kind::Counter => metrics::describe_counter!(metric.name, metric.unit, metric.help),
+            Kind::Gauge => metrics::describe_gauge!(metric.name, metric.unit, metric.help),
+            Kind::Histogram => metrics::describe_histogram!(metric.name, metric.unit, metric.help),
+        }
+    }
+}
+
+/// Publishes what a committed epoch counted; `commit_ms` is how long its commit took.
+pub fn publish_report(
+    names: &Names,
+    descriptor: &PluginDescriptor,
+    report: &EpochReport,
+    commit_ms: i64,
+) {
+    let pipeline = || SharedString::from(names.pipeline.clone());
+    for (counts, input) in report.inputs.iter().zip(&names.inputs) {
+        let input = || SharedString::from(input.clone());
+        let count = |name: &'static str, value: u64| {
+            if value > 0 {
+                counter!(name, "pipeline" => pipeline(), "input" => input()).increment(value);
+            }
+        };
+        count(INPUT_RECORDS, counts.records);
+        count(INPUT_BYTES, counts.bytes);
+        count(LATE_RECORDS, counts.late);
+        count(FUTURE_RECORDS, counts.skew_ignored);
+        for (reason, value) in [
+            ("null_key", counts.dropped_null_key),
+            ("late", counts.dropped_late),
+        ] {
+            if value > 0 {
+                counter!(DROPPED_RECORDS, "pipeline" => pipeline(), "input" => input(), "reason" => reason)
+                    .increment(value);
+            }
+        }
+        for (reason, value) in &counts.dead_letters {
+            counter!(DEAD_LETTERS, "pipeline" => pipeline(), "input" => input(), "reason" => reason.name())
+                .increment(*value);
+        }
+    }
+    for (reason, value) in &report.timer_dead_letters {
+        counter!(DEAD_LETTERS, "pipeline" => pipeline(), "input" => "", "reason" => reason.name())
+            .increment(*value);
+    }
+    for (value, output) in report.outputs.iter().zip(&descriptor.outputs) {
+        counter!(OUTPUT_RECORDS, "pipeline" => pipeline(), "output" => output.clone())
+            .increment(*value);
+    }
+    for (reason, value) in &report.failures {
+        counter!(PLUGIN_FAILURES, "pipeline" => pipeline(), "reason" => reason.name())
+            .increment(*value);
+        if reason.name() == "plugin_trap" {
+            counter!(PLUGIN_TRAPS, "pipeline" => pipeline()).increment(*value);
+        }
+    }
+    counter!(TIMERS_FIRED, "pipeline" => pipeline()).increment(report.timers_fired);
+    counter!(PLUGIN_CALLS, "pipeline" => pipeline()).increment(report.calls);
+    counter!(EPOCH_JOURNAL_BYTES, "pipeline" => pipeline()).increment(report.journal_bytes);
+    counter!(OUTPUT_TRANSACTIONS, "pipeline" => pipeline(), "result" => "committed").increment(1);
+    histogram!(EPOCH_COMMIT, "pipeline" => pipeline()).record(seconds(commit_ms));
+    publish_plugin_metrics(names, descriptor, report);
+}
+
+fn publish_plugin_metrics(names: &Names, descriptor: &PluginDescriptor, report: &EpochReport) {
+    for update in &report.metrics {
+        let Some(metric) = descriptor.metrics.get(update.metric as usize) else {
+            continue;
+        };
+        let name = format!("dovetail_join_{}", metric.name);
+        let pipeline = names.pipeline.clone();
+        match metric.kind {
+            MetricKind::Counter => {
+                counter!(format!("{name}_total"), "pipeline" => pipeline)
+                    .increment(whole(update.value));
+            }
+            MetricKind::Gauge => gauge!(name, "pipeline" => pipeline).set(update.value),
+            MetricKind::Histogram => histogram!(name, "pipeline" => pipeline).record(update.value),
+        }
+    }
+}
+
+/// Publishes where a lane stands.
+pub fn publish_status(names: &Names, lane: u16, status: &LaneStatus) {
+    let pipeline = || SharedString::from(names.pipeline.clone());
+    for source in &status.sources {
+        let input = names.inputs.get(usize::from(source.source.input.0));
+        let input = || SharedString::from(input.cloned().unwrap_or_default());
+        let partition = || source.source.partition.0.to_string();
+        let set = |name: &'static str, value: f64| {
+            gauge!(name, "pipeline" => pipeline(), "input" => input(), "partition" => partition())
+                .set(value);
+        };
+        set(INPUT_POSITION, float(source.position));
+        set(PARTITION_IDLE, f64::from(u8::from(source.is_idle)));
+        set(WATERMARK_HOLDER, f64::from(u8::from(source.is_holder)));
+        if is_time(source.watermark) {
+            set(WATERMARK, seconds(source.watermark));
+        }
+    }
+    let set = |name: &'static str, value: f64| {
+        gauge!(name, "pipeline" => pipeline(), "lane" => lane.to_string()).set(value);
+    };
+    if is_time(status.watermark) {
+        set(
+            WATERMARK_LAG,
+            seconds(status.processing_time.saturating_sub(status.watermark)),
+        );
+    }
+    set(TIMERS_PENDING, unsigned(status.timers_pending));
+    set(STATE_ROWS, unsigned(status.state.rows));
+    gauge!(STATE_BYTES, "pipeline" => pipeline(), "lane" => lane.to_string(), "kind" => "total")
+        .set(unsigned(status.state.bytes));
+    if let Some(epoch) = status.epoch {
+        set(EPOCH_NUMBER, unsigned(epoch.0));
+    }
+}
+
+/// Counts a revision that was taken over or refused, and names the running one.
+pub fn publish_reload(names: &Names, result: &'static str, running: &str, previous: &str) {
+    let pipeline = || SharedString::from(names.pipeline.clone());
+    counter!(PLUGIN_RELOADS, "pipeline" => pipeline(), "result" => result).increment(1);
+    publish_revision(names, running, previous);
+}
+
+/// Names the running revision.
+pub fn publish_revision(names: &Names, running: &str, previous: &str) {
+    let pipeline = || SharedString::from(names.pipeline.clone());
+    if previous != running {
+        gauge!(PLUGIN_INFO, "pipeline" => pipeline(), "digest" => previous.to_owned()).set(0.0);
+    }
+    gauge!(PLUGIN_INFO, "pipeline" => pipeline(), "digest" => running.to_owned()).set(1.0);
+}
+
+/// Counts a record whose key was seen under another partition number before.
+pub fn publish_violation(names: &Names, input: InputIndex) {
+    let (pipeline, input) = (names.pipeline.clone(), names.input(input).to_owned());
+    counter!(COPARTITION_VIOLATIONS, "pipeline" => pipeline, "input" => input).increment(1);
+}
+
+/// Counts a doubt and the recovery that it asks for.
+pub fn publish_recovery(names: &Names) {
+    let pipeline = || SharedString::from(names.pipeline.clone());
+    counter!(EPOCH_RECOVERIES, "pipeline" => pipeline()).increment(1);
+    counter!(OUTPUT_TRANSACTIONS, "pipeline" => pipeline(), "result" => "doubt").increment(1);
+}
+
+/// Writes what the plugin logged in a committed epoch.
+pub fn log_plugin_lines(names: &Names, lane: u16, report: &EpochReport) {
+    let pipeline = &names.pipeline;
+    for line in &report.log_lines {
+        let text = &line.text;
+        match line.level {
+            LogLevel::Debug => tracing::debug!(target: "plugin", pipeline, lane, "{text}"),
+            LogLevel::Info => tracing::info!(target: "plugin", pipeline, lane, "{text}"),
+            LogLevel::Warn => tracing::warn!(target: "plugin", pipeline, lane, "{text}"),
+            LogLevel::Error => tracing::error!(target: "plugin", pipeline, lane, "{text}"),
+        }
+    }
+    if report.log_lines_dropped > 0 {
+        let dropped = report.log_lines_dropped;
+        tracing::warn!(
+            pipeline,
+            lane,
+            "the plugin logged {dropped} more lines in one epoch; they were dropped"
+        );
+    }
+}
+
+/// Says a warning in words, with the names of the configuration.
+#[must_use]
+pub fn warning_text(names: &Names, warning: &Warning) -> String {
+    match warning {
+        Warning::Copartition {
+            input,
+            key,
+            first,
+            second,
+        } => format!(
+            "the key {key:?} of input {} lies in partition {} and was seen in partition {} before: \
+             the inputs are not partitioned alike and such keys never meet; produce all of them with \
+             the same partitioner and the same number of partitions",
+            names.input(*input),
+            second.0,
+            first.0,
+        ),
+        Warning::NothingMatched { samples } => {
+            let mut text = "no record has found a partner yet; sample keys:".to_owned();
+            for (keys, input) in samples.iter().zip(&names.inputs) {
+                text.push_str(&format!(" {input}: {};", keys.join(", ")));
+            }
+            text.push_str(" do they mean the same thing, in the same spelling?");
+            text
+        }
+    }
+}
+
+/// Lets one message through per interval and counts the rest.
+#[derive(Debug, Clone, Default)]
+pub struct RateLimit {
+    last: Option<i64>,
+    suppressed: u64,
+}
+
+impl RateLimit {
+    /// Returns how many were held back since the last one, when this one may pass.
+    pub fn pass(&mut self, now: i64, interval_ms: i64) -> Option<u64> {
+        if self
+            .last
+            .is_some_and(|last| now.saturating_sub(last) < interval_ms && now >= last)
+        {
+            self.suppressed += 1;
+            return None;
+        }
+        self.last = Some(now);
+        Some(std::mem::take(&mut self.suppressed))
+    }
+}
+
+fn is_time(watermark: i64) -> bool {
+    watermark != NO_WATERMARK && watermark != END_OF_TIME
+}
+
+fn seconds(ms: i64) -> f64 {
+    float(ms) / 1000.0
+}
+
+#[expect(clippy::cast_precision_loss, reason = "metrics are floats")]
+fn float(value: i64) -> f64 {
+    value as f64
+}
+
+#[expect(clippy::cast_precision_loss, reason = "metrics are floats")]
+fn unsigned(value: u64) -> f64 {
+    value as f64
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a counter takes whole, positive steps; the cast saturates"
+)]
+fn whole(value: f64) -> u64 {
+    value as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_ours_and_counters_end_in_total() {
+        for metric in METRICS {
+            assert!(metric.name.starts_with("dovetail_"), "{}", metric.name);
+            let is_total = metric.name.ends_with("_total");
+            assert_eq!(is_total, metric.kind == Kind::Counter, "{}", metric.name);
+        }
+    }
+
+    #[test]
+    fn a_repeated_message_passes_once_per_interval_with_the_count_of_the_others() {
+        let mut limit = RateLimit::default();
+        assert_eq!(limit.pass(0, 1_000), Some(0));
+        assert_eq!(limit.pass(10, 1_000), None);
+        assert_eq!(limit.pass(999, 1_000), None);
+        assert_eq!(limit.pass(1_000, 1_000), Some(2));
+    }
+}

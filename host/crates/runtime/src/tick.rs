@@ -1,0 +1,271 @@
+//! One turn of a lane's loop, over the ports.
+//!
+//! Production, the sandbox and the simulator call the same function. It starts no threads, never
+//! sleeps, and knows the time only from the clock it is handed.
+//!
+//! Invariant: an epoch that [`Log::commit`] took is applied before anything else happens; after any
+//! other answer the lane is not touched again.
+
+use dovetail_core::{
+    clock::Clock,
+    lane::{Effect, Effects, EpochReport, Event, Lane, PluginSwitch, StopCause, Warning},
+    log::{Fetched, Log, LogError},
+    record::Source,
+    time::ProcessingTime,
+};
+
+use crate::setup::Decode;
+
+/// Calls of the plugin per turn: how long commands and fetching may have to wait.
+const CALLS_PER_TURN: u32 = 1_000;
+
+/// How a turn ended.
+#[derive(Debug, PartialEq)]
+pub enum TickOutcome {
+    /// There is more to do at once.
+    Again,
+    /// There is nothing to do before that time, unless something arrives.
+    Idle {
+        /// The next deadline, ms of processing time.
+        until: Option<ProcessingTime>,
+    },
+    /// It was asked to close, and everything is committed.
+    Closed,
+    /// Every source has ended and everything is committed.
+    Finished,
+    /// The lane stops itself.
+    Stop(StopCause),
+    /// The log did not take what it should: drop the lane and recover.
+    Doubt(LogError),
+}
+
+/// A committed and applied epoch.
+#[derive(Debug)]
+pub struct Committed {
+    /// What it did.
+    pub report: Box<EpochReport>,
+    /// The journal offset behind its record.
+    pub journal_next: i64,
+    /// How long its commit took, ms.
+    pub commit_ms: i64,
+    /// When it was committed, ms.
+    pub at: ProcessingTime,
+}
+
+/// A lane and what its loop remembers between turns.
+pub struct LaneLoop {
+    lane: Lane,
+    sources: Vec<Source>,
+    effects: Effects,
+    wanted: Vec<bool>,
+    closes: bool,
+    switch: Option<Box<PluginSwitch>>,
+    last_commit: (i64, i64),
+    /// Committed epochs that were not taken yet.
+    pub committed: Vec<Committed>,
+    /// Warnings that were not taken yet.
+    pub warnings: Vec<Warning>,
+}
+
+impl std::fmt::Debug for LaneLoop {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LaneLoop")
+            .field("epoch", &self.lane.epoch())
+            .finish_non_exhaustive()
+    }
+}
+
+impl LaneLoop {
+    /// Returns the loop of a lane that was acquired.
+    #[must_use]
+    pub fn new(lane: Lane, sources: Vec<Source>) -> Self {
+        Self {
+            lane,
+            sources,
+            effects: Effects::new(),
+            wanted: Vec::new(),
+            closes: false,
+            switch: None,
+            last_commit: (0, 0),
+            committed: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Returns the lane.
+    #[must_use]
+    pub fn lane(&self) -> &Lane {
+        &self.lane
+    }
+
+    /// Returns the lane, between two turns.
+    pub fn lane_mut(&mut self) -> &mut Lane {
+        &mut self.lane
+    }
+
+    /// Gives the lane back.
+    #[must_use]
+    pub fn into_lane(self) -> Lane {
+        self.lane
+    }
+
+    /// Ends the open epoch and then the loop ([`TickOutcome::Closed`]).
+    pub fn close(&mut self) {
+        self.closes = true;
+    }
+
+    /// Lets another revision take over once the open epoch is committed.
+    pub fn switch(&mut self, switch: Box<PluginSwitch>) {
+        self.switch = Some(switch);
+    }
+
+    /// Returns whether a revision waits to take over.
+    #[must_use]
+    pub fn is_switching(&self) -> bool {
+        self.switch.is_some()
+    }
+}
+
+/// Turns a lane's loop once: fetches and decodes what is wanted, lets the lane work, and executes
+/// what it asks for. Waits for the lane's own commit and for nothing else.
+pub fn tick(
+    turning: &mut LaneLoop,
+    log: &mut dyn Log,
+    decoder: &mut dyn Decode,
+    clock: &mut dyn Clock,
+) -> TickOutcome {
+    let now = clock.read();
+    if turning.closes || turning.switch.is_some() {
+        if let Some(outcome) = between_epochs(turning, log, clock, now) {
+            return outcome;
+        }
+    }
+    let has_fetched = match fetch(turning, log, decoder, now) {
+        Ok(has_fetched) => has_fetched,
+        Err(error) => return TickOutcome::Doubt(error),
+    };
+    let proceed = Event::Proceed {
+        calls_max: CALLS_PER_TURN,
+    };
+    let until = turning.lane.step(now, proceed, &mut turning.effects);
+    if !turning.effects.is_empty() {
+        return execute(turning, log, clock).unwrap_or(TickOutcome::Again);
+    }
+    if turning.lane.is_finished() {
+        return TickOutcome::Finished;
+    }
+    if has_fetched || until.is_some_and(|until| until <= now) {
+        return TickOutcome::Again;
+    }
+    TickOutcome::Idle { until }
+}
+
+/// Ends the open epoch; then closes, or lets the waiting revision take over.
+fn between_epochs(
+    turning: &mut LaneLoop,
+    log: &mut dyn Log,
+    clock: &mut dyn Clock,
+    now: ProcessingTime,
+) -> Option<TickOutcome> {
+    if turning.lane.has_uncommitted_work() {
+        turning.lane.step(now, Event::Close, &mut turning.effects);
+        if let Some(outcome) = execute(turning, log, clock) {
+            return Some(outcome);
+        }
+    }
+    if turning.lane.has_uncommitted_work() {
+        return Some(TickOutcome::Again);
+    }
+    if let Some(switch) = turning.switch.take() {
+        turning
+            .lane
+            .step(now, Event::Switch(switch), &mut turning.effects);
+        return Some(TickOutcome::Again);
+    }
+    turning.closes.then_some(TickOutcome::Closed)
+}
+
+/// Returns whether records have arrived.
+fn fetch(
+    turning: &mut LaneLoop,
+    log: &mut dyn Log,
+    decoder: &mut dyn Decode,
+    now: ProcessingTime,
+) -> Result<bool, LogError> {
+    let LaneLoop {
+        lane,
+        sources,
+        effects,
+        wanted,
+        ..
+    } = turning;
+    wanted.clear();
+    wanted.extend_from_slice(lane.wants());
+    let mut has_fetched = false;
+    log.fetch(wanted, &mut |fetched| {
+        let event = match fetched {
+            Fetched::Records { source, records } => {
+                has_fetched = true;
+                let input = sources[usize::from(source.0)].input;
+                let decode = |record| decoder.decode(input, record);
+                Event::Fetched {
+                    source,
+                    records: records.into_iter().map(decode).collect(),
+                }
+            }
+            Fetched::AtEnd { source, position } => Event::AtEnd { source, position },
+            Fetched::Unknown { source } => Event::Unknown { source },
+            Fetched::Ended { source } => Event::Ended { source },
+        };
+        lane.step(now, event, effects);
+    })?;
+    Ok(has_fetched)
+}
+
+/// Executes what the lane asked for; returns an outcome when the turn is over.
+fn execute(
+    turning: &mut LaneLoop,
+    log: &mut dyn Log,
+    clock: &mut dyn Clock,
+) -> Option<TickOutcome> {
+    while !turning.effects.is_empty() {
+        for effect in std::mem::take(&mut turning.effects) {
+            match effect {
+                Effect::Commit => {
+                    if let Err(error) = commit(turning, log, clock) {
+                        return Some(TickOutcome::Doubt(error));
+                    }
+                }
+                Effect::Applied(report) => {
+                    let (journal_next, commit_ms) = turning.last_commit;
+                    let at = clock.read();
+                    turning.committed.push(Committed {
+                        report,
+                        journal_next,
+                        commit_ms,
+                        at,
+                    });
+                }
+                Effect::Finished => return Some(TickOutcome::Finished),
+                Effect::Stop(cause) => return Some(TickOutcome::Stop(cause)),
+                Effect::Warn(warning) => turning.warnings.push(warning),
+            }
+        }
+    }
+    None
+}
+
+fn commit(
+    turning: &mut LaneLoop,
+    log: &mut dyn Log,
+    clock: &mut dyn Clock,
+) -> Result<(), LogError> {
+    let begun = clock.read();
+    let journal_next = log.commit(&turning.lane.transaction())?;
+    let now = clock.read();
+    turning.last_commit = (journal_next, now.saturating_sub(begun).max(0));
+    turning
+        .lane
+        .step(now, Event::Committed { journal_next }, &mut turning.effects);
+    Ok(())
+}
