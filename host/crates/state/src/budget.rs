@@ -21,7 +21,11 @@ impl MemoryBudget {
     #[must_use]
     pub fn split(bytes: usize) -> Self {
         let quarter = bytes / 4;
-        Self { block_cache: quarter, memtables: quarter, row_cache: bytes - 2 * quarter }
+        Self {
+            block_cache: quarter,
+            memtables: quarter,
+            row_cache: bytes - 2 * quarter,
+        }
     }
 }
 

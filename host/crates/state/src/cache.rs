@@ -28,8 +28,9 @@ const HEADER: usize = 8;
 const ENTRY_MAX: usize = 32 << 10;
 /// Below this a budget buys nothing.
 const BUDGET_MIN: usize = 4 << 10;
-/// So many entries at most get a second chance while room is made for one: bounds the time it takes.
-const SECOND_CHANCES: u32 = 8;
+/// So many entries at most get a second chance while room is made for one: bounds the time it takes
+/// to a few microseconds. Over time there is no more than one for each hit.
+const SECOND_CHANCES: u32 = 64;
 
 const LIVE: u32 = 1 << 31;
 /// The row is known not to exist.
@@ -125,13 +126,21 @@ impl RowCache {
         };
         self.counts.hits += 1;
         if !header.is(READ) {
-            self.set_header(at, Header { flags: header.flags | READ, ..header });
+            self.set_header(
+                at,
+                Header {
+                    flags: header.flags | READ,
+                    ..header
+                },
+            );
         }
         if header.is(ABSENT) {
             return Some(None);
         }
         let value = at + HEADER + header.key;
-        Some(Some(Bytes::copy_from_slice(&self.ring[value..value + header.value])))
+        Some(Some(Bytes::copy_from_slice(
+            &self.ring[value..value + header.value],
+        )))
     }
 
     /// Says what a row is now; `None` = it does not exist.
@@ -142,7 +151,14 @@ impl RowCache {
         if let Some((at, header)) = self.find(row) {
             flags |= header.flags & READ;
             if HEADER + header.key + size <= header.slot {
-                self.set_header(at, Header { value: size, flags, ..header });
+                self.set_header(
+                    at,
+                    Header {
+                        value: size,
+                        flags,
+                        ..header
+                    },
+                );
                 let start = at + HEADER + header.key;
                 self.ring[start..start + size].copy_from_slice(value.unwrap_or_default());
                 return;
@@ -155,13 +171,23 @@ impl RowCache {
         if fits > self.largest_entry() {
             return;
         }
-        let slot = (fits + slack).min(self.largest_entry()).next_multiple_of(UNIT);
+        let slot = (fits + slack)
+            .min(self.largest_entry())
+            .next_multiple_of(UNIT);
         let mut chances = SECOND_CHANCES;
         while self.entries >= self.index.len() / 8 * 7 || !self.has_room(slot) {
             self.evict_oldest(&mut chances);
         }
         let at = self.take_room(slot);
-        self.set_header(at, Header { slot, key: row.len(), value: size, flags });
+        self.set_header(
+            at,
+            Header {
+                slot,
+                key: row.len(),
+                value: size,
+                flags,
+            },
+        );
         let key = at + HEADER;
         self.ring[key..key + row.len()].copy_from_slice(row);
         let start = key + row.len();
@@ -172,7 +198,14 @@ impl RowCache {
     /// Says that a row does not exist any more; nothing is remembered of a row that was not known.
     pub(crate) fn remove(&mut self, row: &[u8]) {
         if let Some((at, header)) = self.find(row) {
-            self.set_header(at, Header { value: 0, flags: LIVE | ABSENT, ..header });
+            self.set_header(
+                at,
+                Header {
+                    value: 0,
+                    flags: LIVE | ABSENT,
+                    ..header
+                },
+            );
         }
     }
 
@@ -184,7 +217,10 @@ impl RowCache {
     }
 
     pub(crate) fn counts(&self) -> CacheCounts {
-        CacheCounts { entries: self.entries as u64, ..self.counts }
+        CacheCounts {
+            entries: self.entries as u64,
+            ..self.counts
+        }
     }
 
     fn largest_entry(&self) -> usize {
@@ -210,15 +246,20 @@ impl RowCache {
             if place == 0 {
                 return None;
             }
-            if found == hash {
-                let at = position(place);
-                let header = self.header(at);
-                if self.ring[at + HEADER..at + HEADER + header.key] == *row {
-                    return Some((at, header));
-                }
+            if found == hash
+                && let Some(header) = self.entry_of(row, position(place))
+            {
+                return Some((position(place), header));
             }
             slot = (slot + 1) & mask;
         }
+    }
+
+    /// Returns the header at a place when the entry there is the row's.
+    fn entry_of(&self, row: &[u8], at: usize) -> Option<Header> {
+        let header = self.header(at);
+        let key = at + HEADER;
+        (self.ring[key..key + header.key] == *row).then_some(header)
     }
 
     fn link(&mut self, hash: u32, at: usize) {
@@ -267,8 +308,9 @@ impl RowCache {
     // --- The ring ---
 
     fn header(&self, at: usize) -> Header {
-        let bytes: [u8; HEADER] =
-            self.ring[at..at + HEADER].try_into().expect("the slice has the header's length");
+        let bytes: [u8; HEADER] = self.ring[at..at + HEADER]
+            .try_into()
+            .expect("the slice has the header's length");
         let [a, b, c, d, tail @ ..] = bytes;
         let tail = u32::from_le_bytes(tail);
         Header {
@@ -297,14 +339,26 @@ impl RowCache {
     fn has_room(&self, slot: usize) -> bool {
         let free = self.ring.len() - self.used;
         let to_end = self.ring.len() - self.head;
-        if slot <= to_end { slot <= free } else { to_end + slot <= free }
+        if slot <= to_end {
+            slot <= free
+        } else {
+            to_end + slot <= free
+        }
     }
 
     /// Takes room at the head, behind a filler when the end of the ring is too near.
     fn take_room(&mut self, slot: usize) -> usize {
         let to_end = self.ring.len() - self.head;
         if slot > to_end {
-            self.set_header(self.head, Header { slot: to_end, key: 0, value: 0, flags: 0 });
+            self.set_header(
+                self.head,
+                Header {
+                    slot: to_end,
+                    key: 0,
+                    value: 0,
+                    flags: 0,
+                },
+            );
             self.used += to_end;
             self.head = 0;
         }
@@ -330,7 +384,13 @@ impl RowCache {
             scratch.extend_from_slice(&self.ring[at..at + header.size()]);
             let to = self.take_room(header.slot);
             self.ring[to..to + scratch.len()].copy_from_slice(&scratch);
-            self.set_header(to, Header { flags: header.flags & !READ, ..header });
+            self.set_header(
+                to,
+                Header {
+                    flags: header.flags & !READ,
+                    ..header
+                },
+            );
             self.index[slot_of_index][1] = place(to);
             self.scratch = scratch;
         } else {

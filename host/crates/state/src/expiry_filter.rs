@@ -14,7 +14,8 @@ use std::{
 
 use dovetail_core::state::{Clocks, ExpiryTable};
 use rocksdb::{
-    CompactionDecision, compaction_filter::CompactionFilter,
+    CompactionDecision,
+    compaction_filter::CompactionFilter,
     compaction_filter_factory::{CompactionFilterContext, CompactionFilterFactory},
 };
 
@@ -56,7 +57,13 @@ impl CompactionFilterFactory for ExpiryFilterFactory {
     type Filter = ExpiryFilter;
 
     fn create(&mut self, _context: CompactionFilterContext) -> ExpiryFilter {
-        ExpiryFilter(self.0.0.lock().unwrap_or_else(PoisonError::into_inner).clone())
+        ExpiryFilter(
+            self.0
+                .0
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone(),
+        )
     }
 
     fn name(&self) -> &CStr {

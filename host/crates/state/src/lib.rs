@@ -39,5 +39,5 @@ mod store;
 pub use self::{
     budget::{MemoryBudget, MemoryUse},
     directory::{Claim, DirectoryError, StateDirectory},
-    store::{CacheCounts, RocksStore},
+    store::{CacheCounts, ExpirySetter, RocksStore},
 };

@@ -3,9 +3,7 @@
 //! Chosen for small rows that are mostly looked up by key: bloom filters in files and memtables, a
 //! hash index in data blocks, and indexes and filters inside the memory budget.
 
-use rocksdb::{
-    BlockBasedOptions, DBCompressionType, DataBlockIndexType, LogLevel, Options,
-};
+use rocksdb::{BlockBasedOptions, DBCompressionType, DataBlockIndexType, LogLevel, Options};
 
 use crate::{
     budget::SharedMemory,
@@ -15,7 +13,8 @@ use crate::{
 /// Files that no write touches are compacted this often, so that expired rows leave them too.
 const PERIODIC_COMPACTION_SECONDS: u64 = 6 * 60 * 60;
 const MEMTABLE_MIN: usize = 1 << 20;
-const MEMTABLE_MAX: usize = 64 << 20;
+/// More than is applied between two flushes.
+const MEMTABLE_MAX: usize = 128 << 20;
 
 pub(crate) fn database(memory: &SharedMemory, expiry: &ExpiryTerms) -> Options {
     let mut options = Options::default();

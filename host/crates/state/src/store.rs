@@ -18,10 +18,7 @@ use std::{
 
 use bytes::Bytes;
 use dovetail_core::{
-    state::{
-        Clocks, ExpiryTable, StateSize, StateStore, StoreError,
-        row::STATE_PREFIX,
-    },
+    state::{Clocks, ExpiryTable, StateSize, StateStore, StoreError, row::STATE_PREFIX},
     time::ProcessingTime,
 };
 use rocksdb::{DB, FlushOptions, ReadOptions, WriteBatch, WriteOptions, properties};
@@ -51,6 +48,17 @@ struct Lag {
     since: Option<ProcessingTime>,
 }
 
+/// Replaces the lengths of expiry of one open store, as [`RocksStore::set_expiry`] does.
+#[derive(Debug, Clone)]
+pub struct ExpirySetter(ExpiryTerms);
+
+impl ExpirySetter {
+    /// Replaces the lengths of expiry, from the next compaction on.
+    pub fn set(&self, table: ExpiryTable) {
+        self.0.set_table(table);
+    }
+}
+
 /// Keyed state and timers of one lane, in RocksDB.
 ///
 /// Made by [`StateDirectory::open_lane`]; keeps its directory locked while it lives.
@@ -69,7 +77,10 @@ pub struct RocksStore {
 
 impl std::fmt::Debug for RocksStore {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("RocksStore").field("path", &self.path).finish_non_exhaustive()
+        formatter
+            .debug_struct("RocksStore")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
     }
 }
 
@@ -99,6 +110,12 @@ impl RocksStore {
     /// Until the first call, and until an epoch has been applied, nothing is removed by expiry.
     pub fn set_expiry(&mut self, table: ExpiryTable) {
         self.expiry.set_table(table);
+    }
+
+    /// Returns a way to replace the lengths of expiry while somebody else owns the store.
+    #[must_use]
+    pub fn expiry_setter(&self) -> ExpirySetter {
+        ExpirySetter(self.expiry.clone())
     }
 
     /// Returns what the cache of hot rows did since the store was opened.
@@ -132,12 +149,18 @@ impl RocksStore {
         let database = database(self.database.as_ref(), &self.path)?;
         let mut how = FlushOptions::default();
         how.set_wait(wait);
-        database.flush_opt(&how).map_err(|error| store_error(&self.path, &error))?;
+        database
+            .flush_opt(&how)
+            .map_err(|error| store_error(&self.path, &error))?;
         self.lag = Lag::default();
         Ok(())
     }
 
-    fn flush_if_due(&mut self, applied_bytes: usize, now: ProcessingTime) -> Result<(), StoreError> {
+    fn flush_if_due(
+        &mut self,
+        applied_bytes: usize,
+        now: ProcessingTime,
+    ) -> Result<(), StoreError> {
         self.lag.bytes += applied_bytes;
         let since = *self.lag.since.get_or_insert(now);
         let is_old = now.saturating_sub(since) >= FLUSH_AFTER_MS;
@@ -189,7 +212,8 @@ impl StateStore for RocksStore {
             }
             rows.next();
         }
-        rows.status().map_err(|error| store_error(&self.path, &error))
+        rows.status()
+            .map_err(|error| store_error(&self.path, &error))
     }
 
     fn apply(
@@ -232,7 +256,9 @@ impl StateStore for RocksStore {
     fn head(&mut self) -> Result<Option<Bytes>, StoreError> {
         let database = database(self.database.as_ref(), &self.path)?;
         let head = database.get_opt(HEAD_ROW, &self.read);
-        Ok(head.map_err(|error| store_error(&self.path, &error))?.map(Bytes::from))
+        Ok(head
+            .map_err(|error| store_error(&self.path, &error))?
+            .map(Bytes::from))
     }
 
     fn flush(&mut self) -> Result<(), StoreError> {
@@ -240,9 +266,17 @@ impl StateStore for RocksStore {
     }
 
     fn size(&self) -> StateSize {
-        let Some(database) = &self.database else { return StateSize::default() };
+        let Some(database) = &self.database else {
+            return StateSize::default();
+        };
         // A property that cannot be had counts as nothing: the size is for people to look at.
-        let property = |name| database.property_int_value(name).ok().flatten().unwrap_or(0);
+        let property = |name| {
+            database
+                .property_int_value(name)
+                .ok()
+                .flatten()
+                .unwrap_or(0)
+        };
         StateSize {
             rows: property(properties::ESTIMATE_NUM_KEYS),
             bytes: property(properties::TOTAL_SST_FILES_SIZE)
@@ -274,7 +308,10 @@ impl StateStore for RocksStore {
 /// Returns the open database, borrowing only that field.
 fn database<'a>(database: Option<&'a DB>, path: &Path) -> Result<&'a DB, StoreError> {
     database.ok_or_else(|| {
-        StoreError::Unavailable(format!("{}: closed after a failed clear: reopen it", path.display()))
+        StoreError::Unavailable(format!(
+            "{}: closed after a failed clear: reopen it",
+            path.display()
+        ))
     })
 }
 

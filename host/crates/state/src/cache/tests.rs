@@ -46,7 +46,10 @@ fn assert_consistent(cache: &RowCache) {
     }
     assert_eq!((seen, at), (cache.used, cache.head));
     assert_eq!(live, cache.entries);
-    assert_eq!(cache.index.iter().filter(|slot| **slot != FREE).count(), live);
+    assert_eq!(
+        cache.index.iter().filter(|slot| **slot != FREE).count(),
+        live
+    );
 }
 
 proptest! {
@@ -60,7 +63,7 @@ proptest! {
         for (number, step) in steps.into_iter().enumerate() {
             match step {
                 Step::Insert(row, size) => {
-                    let value = vec![(number % 251) as u8; size];
+                    let value = vec![u8::try_from(number % 251).unwrap(); size];
                     cache.insert(&key(row), Some(&value));
                     told.insert(row, Some(value));
                 }
@@ -105,7 +108,9 @@ fn a_row_that_fits_is_known_from_the_moment_it_is_told() {
 #[test]
 fn rows_that_are_read_outlive_rows_that_are_only_written() {
     let mut cache = RowCache::new(64 << 10);
-    let hot: Vec<Vec<u8>> = (0..50_u32).map(|row| format!("hot {row}").into_bytes()).collect();
+    let hot: Vec<Vec<u8>> = (0..50_u32)
+        .map(|row| format!("hot {row}").into_bytes())
+        .collect();
     for row in &hot {
         cache.insert(row, Some(&[1; 40]));
     }
