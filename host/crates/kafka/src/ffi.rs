@@ -12,13 +12,16 @@
     reason = "librdkafka is a C library; this module is its safe face"
 )]
 
+mod message;
+mod offsets;
+mod outgoing;
+mod signal;
+
 use std::{
     ffi::{CStr, CString, c_char, c_int, c_void},
     fmt,
-    fs::File,
-    io::{Read as _, Write as _},
     mem::ManuallyDrop,
-    os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
+    os::fd::AsRawFd as _,
     ptr::{self, NonNull},
     slice,
     sync::Arc,
@@ -27,6 +30,14 @@ use std::{
 
 use rdkafka_sys as sys;
 use rdkafka_sys::types::{RDKafkaErrorCode, RDKafkaRespErr};
+
+use self::signal::SIGNAL_ONE;
+pub(crate) use self::{
+    message::{Batch, Message},
+    offsets::Offsets,
+    outgoing::{Outgoing, OutgoingHeaders, Topic},
+    signal::Signal,
+};
 
 /// Length of the buffers for error texts.
 const TEXT_BYTES: usize = 512;
@@ -576,176 +587,6 @@ impl Drop for Queue {
     }
 }
 
-static SIGNAL_ONE: [u8; 8] = 1_u64.to_ne_bytes();
-
-/// A file descriptor to wait on, which queues and other threads signal.
-#[derive(Debug)]
-pub(crate) struct Signal(File);
-
-impl Signal {
-    /// Makes one.
-    pub(crate) fn new() -> std::io::Result<Self> {
-        // SAFETY: takes plain numbers; the descriptor returned is new and ours.
-        let file = unsafe {
-            let fd = libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC);
-            if fd < 0 {
-                return Err(std::io::Error::last_os_error());
-            }
-            File::from(OwnedFd::from_raw_fd(fd))
-        };
-        Ok(Self(file))
-    }
-
-    /// Ends a wait, now or the next one.
-    pub(crate) fn raise(&self) {
-        // It fails only when the counter is full: then it is raised already.
-        drop((&self.0).write(&SIGNAL_ONE));
-    }
-
-    /// Waits until it is raised or the time is over, and takes it back.
-    pub(crate) fn wait(&self, at_most: Duration) {
-        let at_most = c_int::try_from(at_most.as_micros().div_ceil(1000)).unwrap_or(c_int::MAX);
-        let mut poll = libc::pollfd {
-            fd: self.0.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        // SAFETY: one structure of ours, as said; the descriptor is open.
-        let ready = unsafe { libc::poll(&raw mut poll, 1, at_most) };
-        if ready > 0 {
-            // Nothing to read means that another wait took it.
-            drop((&self.0).read(&mut [0; 8]));
-        }
-    }
-}
-
-/// Messages taken from a queue at once.
-#[derive(Debug)]
-pub(crate) struct Batch {
-    messages: Vec<*mut sys::rd_kafka_message_t>,
-}
-
-// SAFETY: messages may be read and destroyed from any thread.
-unsafe impl Send for Batch {}
-
-impl Batch {
-    /// Makes one with room for `size` messages.
-    pub(crate) fn with_room(size: usize) -> Self {
-        Self {
-            messages: Vec::with_capacity(size),
-        }
-    }
-
-    /// Returns for how many messages there is room.
-    pub(crate) fn room(&self) -> usize {
-        self.messages.capacity()
-    }
-
-    /// Returns the messages in order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Message<'_>> {
-        // SAFETY: each pointer is valid until `clear`, which needs the batch for itself.
-        self.messages
-            .iter()
-            .map(|&message| Message(unsafe { &*message }))
-    }
-
-    /// Gives the messages back.
-    pub(crate) fn clear(&mut self) {
-        for message in self.messages.drain(..) {
-            // SAFETY: each is ours and given back once.
-            unsafe { sys::rd_kafka_message_destroy(message) }
-        }
-    }
-}
-
-impl Drop for Batch {
-    fn drop(&mut self) {
-        self.clear();
-    }
-}
-
-/// A message or an error about a partition.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Message<'a>(&'a sys::rd_kafka_message_t);
-
-impl<'a> Message<'a> {
-    /// Returns the error, if this is one.
-    pub(crate) fn error(&self) -> Option<RDKafkaErrorCode> {
-        (self.0.err != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR).then(|| self.0.err.into())
-    }
-
-    /// Returns what an error says.
-    pub(crate) fn error_text(&self) -> String {
-        // SAFETY: the message lives; the text belongs to it.
-        unsafe { text_of(sys::rd_kafka_message_errstr(self.0)) }
-    }
-
-    /// Returns the topic; empty where there is none.
-    pub(crate) fn topic(&self) -> String {
-        if self.0.rkt.is_null() {
-            return String::new();
-        }
-        // SAFETY: the topic lives as long as the message.
-        unsafe { text_of(sys::rd_kafka_topic_name(self.0.rkt)) }
-    }
-
-    /// Returns the partition.
-    pub(crate) fn partition(&self) -> i32 {
-        self.0.partition
-    }
-
-    /// Returns the offset.
-    pub(crate) fn offset(&self) -> i64 {
-        self.0.offset
-    }
-
-    /// Returns the key; `None` is null.
-    pub(crate) fn key(&self) -> Option<&'a [u8]> {
-        // SAFETY: key and length belong together and live as long as the message.
-        unsafe { bytes_of(self.0.key, self.0.key_len) }
-    }
-
-    /// Returns the value; `None` is null.
-    pub(crate) fn value(&self) -> Option<&'a [u8]> {
-        // SAFETY: value and length belong together and live as long as the message.
-        unsafe { bytes_of(self.0.payload, self.0.len) }
-    }
-
-    /// Returns the timestamp in ms, where there is one.
-    pub(crate) fn timestamp(&self) -> Option<i64> {
-        let mut kind = sys::rd_kafka_timestamp_type_t::RD_KAFKA_TIMESTAMP_NOT_AVAILABLE;
-        // SAFETY: the message lives.
-        let time = unsafe { sys::rd_kafka_message_timestamp(self.0, &raw mut kind) };
-        (kind != sys::rd_kafka_timestamp_type_t::RD_KAFKA_TIMESTAMP_NOT_AVAILABLE).then_some(time)
-    }
-
-    /// Visits the headers in order.
-    pub(crate) fn each_header(&self, visit: &mut dyn FnMut(String, Option<&[u8]>)) {
-        let mut headers = ptr::null_mut();
-        // SAFETY: the headers belong to the message, their names and values to them.
-        unsafe {
-            let found = sys::rd_kafka_message_headers(self.0, &raw mut headers);
-            if found != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR {
-                return;
-            }
-            for index in 0.. {
-                let (mut name, mut value, mut size) = (ptr::null(), ptr::null(), 0);
-                let found = sys::rd_kafka_header_get_all(
-                    headers,
-                    index,
-                    &raw mut name,
-                    &raw mut value,
-                    &raw mut size,
-                );
-                if found != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR {
-                    return;
-                }
-                visit(text_of(name), bytes_of(value, size));
-            }
-        }
-    }
-}
-
 /// Returns bytes; null is none.
 ///
 /// # Safety
@@ -755,225 +596,4 @@ unsafe fn bytes_of<'a>(start: *const c_void, size: usize) -> Option<&'a [u8]> {
     let start = NonNull::new(start.cast_mut())?;
     // SAFETY: the caller's promise.
     Some(unsafe { slice::from_raw_parts(start.as_ptr().cast::<u8>(), size) })
-}
-
-/// A record to be written.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Outgoing<'a> {
-    /// The partition; −1: by the key.
-    pub(crate) partition: i32,
-    /// The key; `None` is null.
-    pub(crate) key: Option<&'a [u8]>,
-    /// The value; `None` is null.
-    pub(crate) value: Option<&'a [u8]>,
-    /// The timestamp in ms; 0: the clock.
-    pub(crate) timestamp: i64,
-}
-
-/// Headers of a record to be written.
-#[derive(Debug)]
-pub(crate) struct OutgoingHeaders(NonNull<sys::rd_kafka_headers_t>);
-
-impl OutgoingHeaders {
-    /// Makes an empty list.
-    pub(crate) fn with_room(count: usize) -> Option<Self> {
-        // SAFETY: makes an object of ours.
-        NonNull::new(unsafe { sys::rd_kafka_headers_new(count) }).map(Self)
-    }
-
-    /// Adds a header.
-    pub(crate) fn add(&mut self, name: &str, value: Option<&[u8]>) {
-        let (start, size) = value.map_or((ptr::null(), 0), |value| {
-            (value.as_ptr().cast(), value.len())
-        });
-        // SAFETY: name and value are as long as said and copied by the call.
-        unsafe {
-            sys::rd_kafka_header_add(
-                self.0.as_ptr(),
-                name.as_ptr().cast(),
-                size_of_c(name.len()),
-                start,
-                size_of_c(size),
-            );
-        }
-    }
-}
-
-impl Drop for OutgoingHeaders {
-    fn drop(&mut self) {
-        // SAFETY: no record has taken them over: then they would have been forgotten.
-        unsafe { sys::rd_kafka_headers_destroy(self.0.as_ptr()) }
-    }
-}
-
-/// No allocation is larger than `isize::MAX`.
-fn size_of_c(size: usize) -> isize {
-    isize::try_from(size).unwrap_or(isize::MAX)
-}
-
-/// A topic to write to.
-#[derive(Debug)]
-pub(crate) struct Topic {
-    raw: NonNull<sys::rd_kafka_topic_t>,
-    handle: Arc<Handle>,
-}
-
-// SAFETY: librdkafka's topics may be used from any thread.
-unsafe impl Send for Topic {}
-
-impl Topic {
-    /// Queues a record; its bytes are copied. Headers come back when it is not taken.
-    pub(crate) fn produce(
-        &self,
-        record: Outgoing<'_>,
-        headers: Option<OutgoingHeaders>,
-    ) -> Result<(), (Failure, Option<OutgoingHeaders>)> {
-        use sys::{rd_kafka_vtype_t as vtype, rd_kafka_vu_s__bindgen_ty_1 as Value};
-        let vu = |vtype, u| sys::rd_kafka_vu_t { vtype, u };
-        let memory = |bytes: Option<&[u8]>| sys::rd_kafka_vu_s__bindgen_ty_1__bindgen_ty_1 {
-            ptr: bytes.map_or(ptr::null_mut(), |bytes| bytes.as_ptr().cast_mut().cast()),
-            size: bytes.map_or(0, <[u8]>::len),
-        };
-        let list = headers
-            .as_ref()
-            .map_or(ptr::null_mut(), |headers| headers.0.as_ptr());
-        let values = [
-            vu(
-                vtype::RD_KAFKA_VTYPE_RKT,
-                Value {
-                    rkt: self.raw.as_ptr(),
-                },
-            ),
-            vu(
-                vtype::RD_KAFKA_VTYPE_MSGFLAGS,
-                Value {
-                    i: sys::RD_KAFKA_MSG_F_COPY,
-                },
-            ),
-            vu(
-                vtype::RD_KAFKA_VTYPE_PARTITION,
-                Value {
-                    i32_: record.partition,
-                },
-            ),
-            vu(
-                vtype::RD_KAFKA_VTYPE_KEY,
-                Value {
-                    mem: memory(record.key),
-                },
-            ),
-            vu(
-                vtype::RD_KAFKA_VTYPE_VALUE,
-                Value {
-                    mem: memory(record.value),
-                },
-            ),
-            vu(
-                vtype::RD_KAFKA_VTYPE_TIMESTAMP,
-                Value {
-                    i64_: record.timestamp,
-                },
-            ),
-            vu(vtype::RD_KAFKA_VTYPE_HEADERS, Value { headers: list }),
-        ];
-        let count = if headers.is_some() {
-            values.len()
-        } else {
-            values.len() - 1
-        };
-        // SAFETY: each value has the member that its type says; key and value are copied by the
-        // call; the headers go over to the record exactly when it is taken.
-        let result = check_error(unsafe {
-            sys::rd_kafka_produceva(self.handle.0.as_ptr(), values.as_ptr(), count)
-        });
-        match result {
-            Ok(()) => {
-                _ = ManuallyDrop::new(headers);
-                Ok(())
-            }
-            Err(failure) => Err((failure, headers)),
-        }
-    }
-}
-
-impl Drop for Topic {
-    fn drop(&mut self) {
-        // SAFETY: the topic is ours and not used any more; its client lives until after this.
-        unsafe { sys::rd_kafka_topic_destroy(self.raw.as_ptr()) }
-    }
-}
-
-/// A list of partitions, each with an offset.
-#[derive(Debug)]
-pub(crate) struct Offsets(NonNull<sys::rd_kafka_topic_partition_list_t>);
-
-/// What a list says about a partition.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct OffsetEntry {
-    /// The offset; negative where there is none.
-    pub(crate) offset: i64,
-    /// The bytes committed beside it.
-    pub(crate) metadata: Vec<u8>,
-    /// What went wrong with this partition.
-    pub(crate) failure: Option<Failure>,
-}
-
-impl Offsets {
-    /// Makes an empty list.
-    pub(crate) fn with_room(count: usize) -> Result<Self, String> {
-        // SAFETY: makes an object of ours.
-        let raw =
-            unsafe { sys::rd_kafka_topic_partition_list_new(c_int::try_from(count).unwrap_or(0)) };
-        NonNull::new(raw)
-            .map(Self)
-            .ok_or_else(|| "out of memory".to_owned())
-    }
-
-    fn raw(&self) -> *mut sys::rd_kafka_topic_partition_list_t {
-        self.0.as_ptr()
-    }
-
-    /// Adds a partition.
-    pub(crate) fn add(&mut self, topic: &CStr, partition: i32, offset: i64, metadata: &str) {
-        // SAFETY: the entry returned belongs to the list and is used at once; its metadata comes
-        // from librdkafka's allocator, which frees it, and is as long as said.
-        unsafe {
-            let entry =
-                sys::rd_kafka_topic_partition_list_add(self.raw(), topic.as_ptr(), partition);
-            (*entry).offset = offset;
-            if metadata.is_empty() {
-                return;
-            }
-            let copy = sys::rd_kafka_mem_malloc(ptr::null_mut(), metadata.len());
-            if !copy.is_null() {
-                ptr::copy_nonoverlapping(metadata.as_ptr(), copy.cast(), metadata.len());
-                (*entry).metadata = copy;
-                (*entry).metadata_size = metadata.len();
-            }
-        }
-    }
-
-    /// Returns what the list says about a partition.
-    pub(crate) fn get(&self, topic: &CStr, partition: i32) -> Option<OffsetEntry> {
-        // SAFETY: the entry returned belongs to the list and is copied from at once.
-        unsafe {
-            let entry =
-                sys::rd_kafka_topic_partition_list_find(self.raw(), topic.as_ptr(), partition)
-                    .as_ref()?;
-            Some(OffsetEntry {
-                offset: entry.offset,
-                metadata: bytes_of(entry.metadata, entry.metadata_size)
-                    .unwrap_or_default()
-                    .to_vec(),
-                failure: check(entry.err).err(),
-            })
-        }
-    }
-}
-
-impl Drop for Offsets {
-    fn drop(&mut self) {
-        // SAFETY: the list is ours and not used any more.
-        unsafe { sys::rd_kafka_topic_partition_list_destroy(self.raw()) }
-    }
 }
