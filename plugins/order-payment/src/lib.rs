@@ -1,0 +1,1 @@
+//! Every order gives exactly one result: paid or unpaid.
