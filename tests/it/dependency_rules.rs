@@ -16,7 +16,7 @@ enum Arrows {
 }
 
 /// A package and its arrows; development dependencies are free, except those of core.
-const ARROWS: [(&str, Arrows); 13] = [
+const ARROWS: [(&str, Arrows); 14] = [
     ("dovetail-core", Arrows::Only(&[])),
     ("dovetail-state", Arrows::Only(&["dovetail-core"])),
     ("dovetail-kafka", Arrows::Only(&["dovetail-core"])),
@@ -35,6 +35,10 @@ const ARROWS: [(&str, Arrows); 13] = [
     ("dovetail", Arrows::All),
     ("dovetail-tests", Arrows::All),
     ("dovetail-bench-gen", Arrows::Only(&["dovetail-kafka"])),
+    (
+        "dovetail-conformance",
+        Arrows::Only(&["dovetail-core", "dovetail-plugin", "dovetail-sdk"]),
+    ),
     // Every member below plugins/, examples/ and tests/guests/.
     (GUEST, Arrows::Only(&["dovetail-sdk"])),
 ];
@@ -59,7 +63,12 @@ const OWNERS: [(&str, &[&str]); 9] = [
     ("clap", &["dovetail"]),
     (
         "anyhow",
-        &["dovetail", "dovetail-tests", "dovetail-bench-gen"],
+        &[
+            "dovetail",
+            "dovetail-tests",
+            "dovetail-bench-gen",
+            "dovetail-conformance",
+        ],
     ),
 ];
 

@@ -5,6 +5,7 @@
 //! a test that shows it a bad sample.
 
 mod identifiers;
+mod lines;
 mod manifests;
 mod rules;
 

@@ -7,7 +7,7 @@
 mod client;
 mod secure;
 
-pub use client::{Client, Record, unique_name};
+pub use client::{Client, Record, block_on, unique_name};
 pub use secure::Secure;
 
 use anyhow::{Context as _, Result, bail};

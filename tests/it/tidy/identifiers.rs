@@ -1,6 +1,7 @@
 //! Identifiers keep to the glossary: one term for one thing.
 
 use super::SourceFile;
+use super::lines::split;
 
 /// Words that the glossary replaces, and by what.
 const BANNED: [(&str, &str); 6] = [
@@ -34,7 +35,8 @@ pub(super) fn no_banned_words(files: &[SourceFile]) -> Vec<String> {
 }
 
 fn banned_names(line: &str) -> Vec<(String, &'static str, &'static str)> {
-    let code = without_comment_and_literals(line);
+    // Comments and texts may use any word.
+    let (code, _) = split(line);
     let names = code.split(|c: char| !c.is_alphanumeric() && c != '_');
     let mut found = Vec::new();
     for name in names.filter(|name| !NOT_OURS.contains(name)) {
@@ -47,25 +49,6 @@ fn banned_names(line: &str) -> Vec<(String, &'static str, &'static str)> {
         }
     }
     found
-}
-
-/// Comments and texts may use any word; a text over several lines is not seen through.
-fn without_comment_and_literals(line: &str) -> String {
-    let mut code = String::new();
-    let mut in_text = false;
-    let mut characters = line.chars().peekable();
-    while let Some(c) = characters.next() {
-        match c {
-            '\\' if in_text => {
-                characters.next();
-            }
-            '"' => in_text = !in_text,
-            '/' if !in_text && characters.peek() == Some(&'/') => break,
-            _ if in_text => {}
-            _ => code.push(c),
-        }
-    }
-    code
 }
 
 /// `JoinShards` and `join_shards` are both `join`, `shards`.

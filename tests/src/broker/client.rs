@@ -329,7 +329,7 @@ pub fn unique_name(stem: &str) -> String {
 }
 
 /// Waits for a future that a thread of librdkafka completes.
-fn block_on<F: Future>(future: F) -> F::Output {
+pub fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(std::thread::Thread);
     impl Wake for Unpark {
         fn wake(self: Arc<Self>) {
