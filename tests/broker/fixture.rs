@@ -10,9 +10,7 @@ fn records_come_back_with_key_value_headers_and_time() {
     let topic = unique_name("fixture");
     client.create_topic(&topic, 2, &[]).unwrap();
     let sent = [
-        Record::new("k1", "v1")
-            .at_ms(1_700_000_000_000)
-            .with_header("trace", "7"),
+        Record::new("k1", "v1").at_ms(1_700_000_000_000).with_header("trace", "7"),
         Record::new("k2", "v2").in_partition(1).at_ms(5),
         Record {
             key: Some("k3".into()),
@@ -32,13 +30,8 @@ fn waiting_for_records_that_do_not_come_says_how_many_came() {
     let topic = unique_name("fixture");
     client.create_topic(&topic, 1, &[]).unwrap();
     client.produce(&topic, &[Record::new("k", "v")]).unwrap();
-    let error = client
-        .wait_for(&topic, 2, Duration::from_millis(500))
-        .unwrap_err();
-    assert!(
-        error.to_string().ends_with("within 500ms, found 1"),
-        "{error}"
-    );
+    let error = client.wait_for(&topic, 2, Duration::from_millis(500)).unwrap_err();
+    assert!(error.to_string().ends_with("within 500ms, found 1"), "{error}");
 }
 
 #[test]
@@ -80,10 +73,6 @@ fn secure_listener_admits_the_right_password_only() {
 
     let plain = client.clone().with("sasl.mechanism", "PLAIN");
     assert_eq!(plain.read_committed("locked").unwrap().len(), 1);
-    let intruder = client
-        .with("sasl.password", "guessed")
-        .with("message.timeout.ms", "2000");
-    intruder
-        .produce("locked", &[Record::new("k", "v")])
-        .unwrap_err();
+    let intruder = client.with("sasl.password", "guessed").with("message.timeout.ms", "2000");
+    intruder.produce("locked", &[Record::new("k", "v")]).unwrap_err();
 }

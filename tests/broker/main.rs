@@ -6,3 +6,11 @@
 
 #[cfg(test)]
 mod fixture;
+#[cfg(test)]
+mod kafka_admin;
+#[cfg(test)]
+mod kafka_lane;
+#[cfg(test)]
+mod kafka_log;
+#[cfg(test)]
+mod kafka_outage;

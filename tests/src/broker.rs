@@ -52,12 +52,8 @@ impl Broker {
             settings.push_str(&secure::prepare(folder.path())?);
         }
         std::fs::write(folder.path().join("extra.properties"), settings + "\n")?;
-        let mut broker = Broker {
-            folder,
-            options: options.clone(),
-            bootstrap: String::new(),
-            secure: None,
-        };
+        let mut broker =
+            Broker { folder, options: options.clone(), bootstrap: String::new(), secure: None };
         broker.start_again()?;
         Ok(broker)
     }
@@ -113,10 +109,7 @@ impl Broker {
     pub fn start_again(&mut self) -> Result<()> {
         let bootstrap = self.script("start")?;
         if !self.bootstrap.is_empty() && self.bootstrap != bootstrap {
-            bail!(
-                "the broker's port was taken meanwhile: {} became {bootstrap}",
-                self.bootstrap
-            );
+            bail!("the broker's port was taken meanwhile: {} became {bootstrap}", self.bootstrap);
         }
         if self.options.secure {
             self.secure = Some(Secure::new(self.folder.path(), &bootstrap)?);
@@ -137,10 +130,7 @@ impl Broker {
             .output()
             .with_context(|| format!("run {}", script.display()))?;
         if !output.status.success() {
-            bail!(
-                "kafka.sh {command} failed: {}",
-                String::from_utf8_lossy(&output.stderr).trim()
-            );
+            bail!("kafka.sh {command} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
         }
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }

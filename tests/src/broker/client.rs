@@ -44,11 +44,7 @@ impl Record {
     /// A record of partition 0 without headers.
     #[must_use]
     pub fn new(key: &str, value: &str) -> Self {
-        Record {
-            key: Some(key.into()),
-            value: Some(value.into()),
-            ..Record::default()
-        }
+        Record { key: Some(key.into()), value: Some(value.into()), ..Record::default() }
     }
 
     /// The same record in another partition.
@@ -60,10 +56,7 @@ impl Record {
     /// The same record with a timestamp.
     #[must_use]
     pub fn at_ms(self, timestamp_ms: i64) -> Self {
-        Record {
-            timestamp_ms: Some(timestamp_ms),
-            ..self
-        }
+        Record { timestamp_ms: Some(timestamp_ms), ..self }
     }
 
     /// The same record with one more header.
@@ -167,9 +160,7 @@ impl Client {
         for record in records {
             queue(&producer, base_record(topic, record))?;
         }
-        producer
-            .flush(REQUEST_LIMIT)
-            .context("wait for the broker")?;
+        producer.flush(REQUEST_LIMIT).context("wait for the broker")?;
         match refusal.take() {
             Some(error) => Err(error).context("produce a record"),
             None => Ok(()),
@@ -285,15 +276,9 @@ fn base_record<'a>(topic: &'a str, record: &'a Record) -> BaseRecord<'a, [u8], [
     if record.headers.is_empty() {
         return base;
     }
-    let headers = record
-        .headers
-        .iter()
-        .fold(OwnedHeaders::new(), |headers, (key, value)| {
-            headers.insert(Header {
-                key,
-                value: value.as_deref(),
-            })
-        });
+    let headers = record.headers.iter().fold(OwnedHeaders::new(), |headers, (key, value)| {
+        headers.insert(Header { key, value: value.as_deref() })
+    });
     base.headers(headers)
 }
 

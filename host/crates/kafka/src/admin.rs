@@ -30,11 +30,8 @@ pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// A journal must take a chunk, its header and Kafka's own bytes around it.
 const JOURNAL_MESSAGE_BYTES_MIN: usize = 768 * 1024;
 
-const JOURNAL_SETTINGS: [(&str, &str); 3] = [
-    ("cleanup.policy", "delete"),
-    ("retention.ms", "-1"),
-    ("retention.bytes", "-1"),
-];
+const JOURNAL_SETTINGS: [(&str, &str); 3] =
+    [("cleanup.policy", "delete"), ("retention.ms", "-1"), ("retention.bytes", "-1")];
 
 /// Why a cluster cannot be used as it is.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -112,13 +109,7 @@ impl Cluster {
         let (consumer, id) = connect::connect(connection)?;
         let admin = connect::admin(connection)?;
         let (brokers, connection) = (connection.brokers.clone(), connection.clone());
-        Ok(Self {
-            id,
-            brokers,
-            admin,
-            consumer,
-            connection,
-        })
+        Ok(Self { id, brokers, admin, consumer, connection })
     }
 
     /// Returns the cluster's id.
@@ -152,18 +143,13 @@ impl Cluster {
         let mut described = Vec::new();
         for resource in answer {
             let resource = resource.map_err(|code| {
-                request(
-                    doing,
-                    format!("{code}; the user needs DESCRIBE_CONFIGS on the topics"),
-                )
+                request(doing, format!("{code}; the user needs DESCRIBE_CONFIGS on the topics"))
             })?;
             described.push(resource);
         }
         let describe = |(name, partitions): (&&str, &Option<u16>)| {
             let partitions = (*partitions)?;
-            let resource = described
-                .iter()
-                .find(|resource| topic::is_of(resource, name))?;
+            let resource = described.iter().find(|resource| topic::is_of(resource, name))?;
             Some(TopicDescription::read(name, partitions, resource))
         };
         Ok(names.iter().zip(&partitions).map(describe).collect())
@@ -194,10 +180,7 @@ impl Cluster {
         }
         let count = topic.partitions().len();
         u16::try_from(count).map(Some).map_err(|_too_many| {
-            request(
-                &doing(),
-                format!("{count} partitions; at most 65535 are supported"),
-            )
+            request(&doing(), format!("{count} partitions; at most 65535 are supported"))
         })
     }
 
@@ -268,10 +251,7 @@ impl Cluster {
             }
         }
         let deadline = Instant::now() + ANSWER_TIMEOUT;
-        while self
-            .partitions(name)?
-            .is_none_or(|found| found < partitions)
-        {
+        while self.partitions(name)?.is_none_or(|found| found < partitions) {
             if Instant::now() >= deadline {
                 return Err(request(&doing, "it was created and is not seen"));
             }
@@ -297,10 +277,7 @@ impl Cluster {
         if differences.is_empty() {
             return Ok(());
         }
-        Err(ClusterError::TopicDiffers {
-            topic: name.to_owned(),
-            differences,
-        })
+        Err(ClusterError::TopicDiffers { topic: name.to_owned(), differences })
     }
 }
 
@@ -335,10 +312,7 @@ impl TopicDescription {
     /// Returns the topic as one to write to.
     #[must_use]
     pub fn as_output(&self) -> OutputTopic {
-        OutputTopic {
-            topic: self.name.clone(),
-            timestamps: self.timestamps,
-        }
+        OutputTopic { topic: self.name.clone(), timestamps: self.timestamps }
     }
 }
 
@@ -346,11 +320,7 @@ impl LaneLogOptions {
     /// Returns the largest record that any of these topics takes, in bytes.
     #[must_use]
     pub fn largest_record(topics: &[TopicDescription]) -> usize {
-        topics
-            .iter()
-            .map(|topic| topic.max_message_bytes)
-            .max()
-            .unwrap_or(0)
+        topics.iter().map(|topic| topic.max_message_bytes).max().unwrap_or(0)
     }
 }
 
@@ -361,8 +331,5 @@ fn options() -> AdminOptions {
 }
 
 fn request(doing: &str, cause: impl ToString) -> ClusterError {
-    ClusterError::Request {
-        doing: doing.to_owned(),
-        cause: cause.to_string(),
-    }
+    ClusterError::Request { doing: doing.to_owned(), cause: cause.to_string() }
 }

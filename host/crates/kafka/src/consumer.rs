@@ -116,10 +116,7 @@ impl LaneConsumer {
                     return Err(failure);
                 }
                 let metadata = String::from_utf8_lossy(&entry.metadata).into_owned();
-                let committed = CommittedOffset {
-                    position: entry.offset,
-                    metadata,
-                };
+                let committed = CommittedOffset { position: entry.offset, metadata };
                 Ok((entry.offset >= 0).then_some(committed))
             })
             .collect()
@@ -141,10 +138,7 @@ impl LaneConsumer {
 
     /// Returns where each source starts by its own option.
     pub(crate) fn start_positions(&self) -> Result<Vec<i64>, LogError> {
-        self.sources
-            .iter()
-            .map(|source| self.start_position(source))
-            .collect()
+        self.sources.iter().map(|source| self.start_position(source)).collect()
     }
 
     fn start_position(&self, source: &Source) -> Result<i64, LogError> {
@@ -193,18 +187,12 @@ impl LaneConsumer {
                 )));
             }
             let (low, _) = self.watermarks(source)?;
-            let start = if position >= low {
-                position
-            } else {
-                after_gap(source, position, low)?
-            };
+            let start = if position >= low { position } else { after_gap(source, position, low)? };
             self.sources[index].position = start;
         }
         // Before the assignment, so that nothing arrives in the common queue.
         for source in &mut self.sources {
-            let queue = self
-                .client
-                .partition_queue(&source.topic, source.options.partition.into());
+            let queue = self.client.partition_queue(&source.topic, source.options.partition.into());
             let mut queue = queue.ok_or_else(|| {
                 LogError::Doubt("librdkafka gave no queue for a partition".to_owned())
             })?;
@@ -215,12 +203,8 @@ impl LaneConsumer {
         if let Some(common) = &mut self.common {
             common.signal_to(signal);
         }
-        let list = self
-            .list(|source| source.position)
-            .map_err(LogError::Doubt)?;
-        self.client
-            .assign(&list)
-            .map_err(|f| failure::of_call("assigning partitions", &f))?;
+        let list = self.list(|source| source.position).map_err(LogError::Doubt)?;
+        self.client.assign(&list).map_err(|f| failure::of_call("assigning partitions", &f))?;
         self.is_assigned = true;
         Ok(())
     }
@@ -252,28 +236,19 @@ impl LaneConsumer {
     fn background_events(&mut self) -> Result<bool, LogError> {
         let mut is_lost = false;
         let mut result = Ok(());
-        self.client
-            .events(Duration::ZERO, &mut |event| match event {
-                ClientEvent::Log {
-                    level,
-                    facility,
-                    text,
-                } => log_line(level, &facility, &text),
-                ClientEvent::Error {
-                    code,
-                    text,
-                    is_fatal,
-                } => {
-                    if is_fatal {
-                        result = Err(LogError::Doubt(text));
-                    } else if is_outage(code) {
-                        is_lost = true;
-                    } else {
-                        warn!(%code, %text, "the consumer reports an error");
-                    }
+        self.client.events(Duration::ZERO, &mut |event| match event {
+            ClientEvent::Log { level, facility, text } => log_line(level, &facility, &text),
+            ClientEvent::Error { code, text, is_fatal } => {
+                if is_fatal {
+                    result = Err(LogError::Doubt(text));
+                } else if is_outage(code) {
+                    is_lost = true;
+                } else {
+                    warn!(%code, %text, "the consumer reports an error");
                 }
-                ClientEvent::Undelivered { .. } => {}
-            });
+            }
+            ClientEvent::Undelivered { .. } => {}
+        });
         result.map(|()| is_lost)
     }
 
@@ -283,9 +258,7 @@ impl LaneConsumer {
             if source.is_at_end {
                 source.is_at_end = false;
                 source.needs_seek = true;
-                take(Fetched::Unknown {
-                    source: source_index(index),
-                });
+                take(Fetched::Unknown { source: source_index(index) });
             } else {
                 source.is_end_stale = true;
             }
@@ -445,10 +418,7 @@ impl Source {
             return true;
         }
         self.is_at_end = true;
-        take(Fetched::AtEnd {
-            source,
-            position: self.position,
-        });
+        take(Fetched::AtEnd { source, position: self.position });
         false
     }
 }
@@ -475,10 +445,7 @@ impl Records {
             bytes += message.value().map_or(0, <[u8]>::len);
             count += 1;
         }
-        Self {
-            bytes: Vec::with_capacity(bytes),
-            entries: Vec::with_capacity(count),
-        }
+        Self { bytes: Vec::with_capacity(bytes), entries: Vec::with_capacity(count) }
     }
 
     fn add(&mut self, message: Message<'_>) {
@@ -520,10 +487,7 @@ impl Records {
 fn headers(message: Message<'_>) -> Headers {
     let mut headers = Vec::new();
     message.each_header(&mut |name, value| {
-        headers.push(Header {
-            name,
-            value: value.map(Bytes::copy_from_slice),
-        });
+        headers.push(Header { name, value: value.map(Bytes::copy_from_slice) });
     });
     Headers::new(headers)
 }
@@ -534,19 +498,11 @@ fn source_index(index: usize) -> SourceIndex {
 }
 
 fn local_failure(text: String) -> Failure {
-    Failure {
-        code: Code::Fail,
-        text,
-        is_fatal: false,
-        is_retriable: false,
-    }
+    Failure { code: Code::Fail, text, is_fatal: false, is_retriable: false }
 }
 
 fn of_source(doing: &str, source: &Source, failure: &Failure) -> LogError {
-    let doing = format!(
-        "{}[{}]: {doing}",
-        source.options.topic, source.options.partition
-    );
+    let doing = format!("{}[{}]: {doing}", source.options.topic, source.options.partition);
     failure::of_call(&doing, failure)
 }
 
@@ -569,14 +525,7 @@ fn after_gap(source: &Source, position: i64, low: i64) -> Result<i64, LogError> 
         OnGap::Earliest => {
             let (topic, partition) = (&source.options.topic, source.options.partition);
             let lost = low - position;
-            warn!(
-                topic,
-                partition,
-                from = position,
-                to = low,
-                lost,
-                "records are gone"
-            );
+            warn!(topic, partition, from = position, to = low, lost, "records are gone");
             Ok(low)
         }
     }

@@ -10,10 +10,7 @@ use crate::ffi::Failure;
 
 /// Whether our producer's epoch is old.
 pub(crate) fn is_fencing(code: Code) -> bool {
-    matches!(
-        code,
-        Code::Fenced | Code::InvalidProducerEpoch | Code::ProducerFenced
-    )
+    matches!(code, Code::Fenced | Code::InvalidProducerEpoch | Code::ProducerFenced)
 }
 
 /// Whether a connection or broker is lost, for now.
@@ -83,9 +80,7 @@ pub(crate) fn of_record(topic: &str, partition: i32, code: Code, text: &str) -> 
             message: format!("{text} ({code:?})"),
         }
     } else {
-        LogError::Doubt(format!(
-            "{topic}[{partition}] did not take a record: {text} ({code:?})"
-        ))
+        LogError::Doubt(format!("{topic}[{partition}] did not take a record: {text} ({code:?})"))
     }
 }
 

@@ -7,10 +7,7 @@
 //! Knows nothing of lanes, epochs or settings. Kept true here: a client outlives every queue and
 //! topic of it (each holds a reference); every message, event, list and error that librdkafka hands
 //! over is given back exactly once; no callback is registered, everything arrives by polling.
-#![expect(
-    unsafe_code,
-    reason = "librdkafka is a C library; this module is its safe face"
-)]
+#![expect(unsafe_code, reason = "librdkafka is a C library; this module is its safe face")]
 
 mod message;
 mod offsets;
@@ -74,12 +71,7 @@ impl Failure {
     fn from_code(code: RDKafkaRespErr) -> Self {
         // SAFETY: takes a plain code and returns a pointer to a static text.
         let text = unsafe { text_of(sys::rd_kafka_err2str(code)) };
-        Self {
-            code: code.into(),
-            text,
-            is_fatal: false,
-            is_retriable: false,
-        }
+        Self { code: code.into(), text, is_fatal: false, is_retriable: false }
     }
 }
 
@@ -119,9 +111,7 @@ unsafe fn text_of(text: *const c_char) -> String {
         return String::new();
     }
     // SAFETY: the caller's promise.
-    unsafe { CStr::from_ptr(text) }
-        .to_string_lossy()
-        .into_owned()
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
 fn millis(time: Duration) -> c_int {
@@ -248,11 +238,7 @@ impl Client {
             let code = sys::rd_kafka_fatal_error(self.raw(), text.as_mut_ptr(), TEXT_BYTES);
             (code, text_of(text.as_ptr()))
         };
-        let failure = Failure {
-            text,
-            is_fatal: true,
-            ..Failure::from_code(code)
-        };
+        let failure = Failure { text, is_fatal: true, ..Failure::from_code(code) };
         (code != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR).then_some(failure)
     }
 
@@ -346,10 +332,7 @@ impl Client {
         // SAFETY: the name is NUL-terminated; no configuration is given; the topic is ours.
         let raw = unsafe { sys::rd_kafka_topic_new(self.raw(), name.as_ptr(), ptr::null_mut()) };
         match NonNull::new(raw) {
-            Some(raw) => Ok(Topic {
-                raw,
-                handle: Arc::clone(&self.handle),
-            }),
+            Some(raw) => Ok(Topic { raw, handle: Arc::clone(&self.handle) }),
             // SAFETY: reads a thread-local code.
             None => Err(Failure::from_code(unsafe { sys::rd_kafka_last_error() })),
         }
@@ -425,11 +408,7 @@ unsafe fn read_event(event: *mut sys::rd_kafka_event_t, take: &mut dyn FnMut(Cli
                 let (mut facility, mut text, mut level) = (ptr::null(), ptr::null(), 0);
                 sys::rd_kafka_event_log(event, &raw mut facility, &raw mut text, &raw mut level);
                 let (facility, text) = (text_of(facility), text_of(text));
-                take(ClientEvent::Log {
-                    level,
-                    facility,
-                    text,
-                });
+                take(ClientEvent::Log { level, facility, text });
             }
             sys::RD_KAFKA_EVENT_ERROR => take(ClientEvent::Error {
                 code: sys::rd_kafka_event_error(event).into(),
@@ -533,11 +512,7 @@ impl Queue {
     /// `raw` is null or a queue of that client, and ours.
     unsafe fn new(handle: &Arc<Handle>, raw: *mut sys::rd_kafka_queue_t) -> Option<Self> {
         let raw = NonNull::new(raw)?;
-        Some(Self {
-            raw,
-            signal: None,
-            _handle: Arc::clone(handle),
-        })
+        Some(Self { raw, signal: None, _handle: Arc::clone(handle) })
     }
 
     /// Lets the queue signal whenever it has been empty and no longer is.

@@ -63,9 +63,7 @@ pub(crate) fn read(
     queue.signal_to(&signal);
     let mut list = Offsets::with_room(1).map_err(LogError::Doubt)?;
     list.add(&topic, partition, start, "");
-    client
-        .assign(&list)
-        .map_err(|f| of_call("assigning the journal", &f))?;
+    client.assign(&list).map_err(|f| of_call("assigning the journal", &f))?;
     let mut batch = Batch::with_room(BATCH_RECORDS);
     let mut deadline = Instant::now() + PATIENCE;
     let mut outage = String::new();
@@ -78,11 +76,7 @@ pub(crate) fn read(
             continue;
         }
         client.events(Duration::ZERO, &mut |event| match event {
-            ClientEvent::Log {
-                level,
-                facility,
-                text,
-            } => log_line(level, &facility, &text),
+            ClientEvent::Log { level, facility, text } => log_line(level, &facility, &text),
             ClientEvent::Error { text, .. } => outage = text,
             ClientEvent::Undelivered { .. } => {}
         });
@@ -120,9 +114,7 @@ fn visit_batch(
             Some(Code::PartitionEOF) => {}
             Some(code) => {
                 let text = message.error_text();
-                return Err(LogError::Doubt(format!(
-                    "reading the journal: {text} ({code:?})"
-                )));
+                return Err(LogError::Doubt(format!("reading the journal: {text} ({code:?})")));
             }
         }
     }

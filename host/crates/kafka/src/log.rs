@@ -35,9 +35,7 @@ pub struct KafkaLog {
 
 impl std::fmt::Debug for KafkaLog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("KafkaLog")
-            .field("options", &self.options)
-            .finish_non_exhaustive()
+        f.debug_struct("KafkaLog").field("options", &self.options).finish_non_exhaustive()
     }
 }
 
@@ -52,13 +50,7 @@ impl KafkaLog {
         let signal = Signal::new()
             .map_err(|error| LogError::Doubt(format!("a file descriptor to wait on: {error}")))?;
         let signal = Arc::new(signal);
-        Ok(Self {
-            options,
-            clock,
-            signal,
-            producer: None,
-            consumer: None,
-        })
+        Ok(Self { options, clock, signal, producer: None, consumer: None })
     }
 
     fn drop_clients(&mut self) {

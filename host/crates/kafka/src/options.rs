@@ -140,62 +140,35 @@ const OWNED: &[(&str, &str)] = &[
     ("check.crcs", TRANSPORT),
     ("consume.callback.max.messages", TRANSPORT),
     ("delivery.report.only.error", TRANSPORT),
-    (
-        "delivery.timeout.ms",
-        "it follows from `kafka.transaction_timeout`",
-    ),
+    ("delivery.timeout.ms", "it follows from `kafka.transaction_timeout`"),
     ("enable.auto.commit", PROTOCOL),
     ("enable.auto.offset.store", PROTOCOL),
     ("enable.gapless.guarantee", PROTOCOL),
     ("enable.idempotence", PROTOCOL),
-    (
-        "enable.partition.eof",
-        "the host needs to hear that a partition is at its end",
-    ),
+    ("enable.partition.eof", "the host needs to hear that a partition is at its end"),
     ("fetch.message.max.bytes", MEMORY),
     ("fetch.queue.backoff.ms", TRANSPORT),
     ("fetch.wait.max.ms", TRANSPORT),
     ("group.id", "it is `<pipeline>.state`: change `pipeline`"),
     ("group.instance.id", PROTOCOL),
     ("group.protocol", PROTOCOL),
-    (
-        "isolation.level",
-        "records of aborted transactions must never match",
-    ),
-    (
-        "linger.ms",
-        "results are sent when the epoch closes: use `commit.every`",
-    ),
+    ("isolation.level", "records of aborted transactions must never match"),
+    ("linger.ms", "results are sent when the epoch closes: use `commit.every`"),
     ("log.queue", TRANSPORT),
     ("max.in.flight", PROTOCOL),
     ("max.in.flight.requests.per.connection", PROTOCOL),
     ("max.partition.fetch.bytes", MEMORY),
-    (
-        "message.max.bytes",
-        "it follows from the topics' `max.message.bytes`",
-    ),
+    ("message.max.bytes", "it follows from the topics' `max.message.bytes`"),
     ("message.send.max.retries", PROTOCOL),
-    (
-        "message.timeout.ms",
-        "it follows from `kafka.transaction_timeout`",
-    ),
+    ("message.timeout.ms", "it follows from `kafka.transaction_timeout`"),
     ("metadata.broker.list", "use `kafka.brokers`"),
     ("msg_order_cmp", PROTOCOL),
     ("offset.store.method", PROTOCOL),
-    (
-        "partition.assignment.strategy",
-        "partitions are assigned by lane",
-    ),
-    (
-        "partitioner",
-        "every output is partitioned as Kafka's Java clients do: murmur2_random",
-    ),
+    ("partition.assignment.strategy", "partitions are assigned by lane"),
+    ("partitioner", "every output is partitioned as Kafka's Java clients do: murmur2_random"),
     ("queue.buffering.max.kbytes", MEMORY),
     ("queue.buffering.max.messages", MEMORY),
-    (
-        "queue.buffering.max.ms",
-        "results are sent when the epoch closes: use `commit.every`",
-    ),
+    ("queue.buffering.max.ms", "results are sent when the epoch closes: use `commit.every`"),
     ("queued.max.messages.kbytes", MEMORY),
     ("queued.min.messages", MEMORY),
     ("request.required.acks", PROTOCOL),
@@ -208,10 +181,7 @@ const OWNED: &[(&str, &str)] = &[
     ("security.protocol", SECURITY),
     ("ssl.ca.location", SECURITY),
     ("transaction.timeout.ms", "use `kafka.transaction_timeout`"),
-    (
-        "transactional.id",
-        "it is `<pipeline>.<lane>`: change `pipeline`",
-    ),
+    ("transactional.id", "it is `<pipeline>.<lane>`: change `pipeline`"),
     ("value.deserializer", "inputs have `key` and `time` instead"),
     ("key.deserializer", "inputs have `key` and `time` instead"),
     ("value.serializer", "the plugin makes the bytes of a result"),
@@ -225,10 +195,7 @@ pub fn refused_settings(librdkafka: &BTreeMap<String, String>) -> Vec<RefusedSet
         .keys()
         .filter_map(|name| {
             let (_, reason) = OWNED.iter().find(|(owned, _)| owned == name)?;
-            Some(RefusedSetting {
-                name: name.clone(),
-                reason,
-            })
+            Some(RefusedSetting { name: name.clone(), reason })
         })
         .collect()
 }
@@ -280,19 +247,13 @@ pub struct TimestampBounds {
 
 impl TimestampBounds {
     /// A topic that takes every timestamp.
-    pub const NONE: Self = Self {
-        before_ms: i64::MAX,
-        after_ms: i64::MAX,
-    };
+    pub const NONE: Self = Self { before_ms: i64::MAX, after_ms: i64::MAX };
 }
 
 impl Default for TimestampBounds {
     /// A broker of Kafka 4 takes no more than one hour ahead.
     fn default() -> Self {
-        Self {
-            before_ms: i64::MAX,
-            after_ms: 3_600_000,
-        }
+        Self { before_ms: i64::MAX, after_ms: 3_600_000 }
     }
 }
 
@@ -379,17 +340,11 @@ mod tests {
 
     #[test]
     fn settings_of_ours_are_refused_by_name_with_the_reason() {
-        let settings = [
-            ("transactional.id", "x"),
-            ("client.rack", "a"),
-            ("group.id", "y"),
-        ]
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .into();
-        let refused: Vec<String> = refused_settings(&settings)
-            .iter()
-            .map(ToString::to_string)
-            .collect();
+        let settings = [("transactional.id", "x"), ("client.rack", "a"), ("group.id", "y")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into();
+        let refused: Vec<String> =
+            refused_settings(&settings).iter().map(ToString::to_string).collect();
         assert_eq!(
             refused,
             [

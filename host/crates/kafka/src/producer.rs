@@ -74,29 +74,17 @@ impl LaneProducer {
             Client::new(Kind::Producer, &settings::producer(options)).map_err(LogError::Config)?;
         let destination = |topic: &OutputTopic| {
             let name = c_text(&topic.topic).map_err(LogError::Config)?;
-            let raw = client
-                .topic(&name)
-                .map_err(|f| of_call("opening a topic", &f))?;
-            Ok(Destination {
-                topic: raw,
-                name: topic.topic.clone(),
-                timestamps: topic.timestamps,
-            })
+            let raw = client.topic(&name).map_err(|f| of_call("opening a topic", &f))?;
+            Ok(Destination { topic: raw, name: topic.topic.clone(), timestamps: topic.timestamps })
         };
-        let journal = OutputTopic {
-            topic: options.journal_topic.clone(),
-            timestamps: TimestampBounds::NONE,
-        };
+        let journal =
+            OutputTopic { topic: options.journal_topic.clone(), timestamps: TimestampBounds::NONE };
         let sources = options.sources.iter().map(|source| {
             let topic = c_text(&source.topic).map_err(LogError::Config)?;
             Ok((topic, i32::from(source.partition)))
         });
         Ok(Self {
-            outputs: options
-                .outputs
-                .iter()
-                .map(destination)
-                .collect::<Result<_, LogError>>()?,
+            outputs: options.outputs.iter().map(destination).collect::<Result<_, LogError>>()?,
             dead_letters: destination(&options.dead_letters)?,
             journal: destination(&journal)?,
             partition: options.lane.0.into(),
@@ -176,19 +164,13 @@ impl LaneProducer {
         self.send_outputs(transaction, now, deadline, &mut reports)?;
         self.drain(deadline, &mut reports)?;
         for chunk in transaction.chunks {
-            let record = Outgoing {
-                partition: self.partition,
-                key: None,
-                value: Some(chunk),
-                timestamp: 0,
-            };
+            let record =
+                Outgoing { partition: self.partition, key: None, value: Some(chunk), timestamp: 0 };
             self.send(&self.journal, record, None, deadline, &mut reports)?;
         }
         self.drain(deadline, &mut reports)?;
         let left = deadline.saturating_duration_since(Instant::now());
-        self.call("adding the offsets", |c| {
-            c.send_offsets(&offsets, &self.group, left)
-        })?;
+        self.call("adding the offsets", |c| c.send_offsets(&offsets, &self.group, left))?;
         self.call("committing", Client::commit_transaction)?;
         reports.collect(&self.client);
         self.is_suspect = reports.outage.is_some();
@@ -252,19 +234,9 @@ impl LaneProducer {
         for output in transaction.outputs.iter() {
             let destination = self.destination(output.target)?;
             let (timestamp, in_header) = timestamp(output.time, now, destination.timestamps);
-            let record = Outgoing {
-                partition: BY_KEY,
-                key: output.key,
-                value: output.value,
-                timestamp,
-            };
-            self.send(
-                destination,
-                record,
-                headers(&output, in_header),
-                deadline,
-                reports,
-            )?;
+            let record =
+                Outgoing { partition: BY_KEY, key: output.key, value: output.value, timestamp };
+            self.send(destination, record, headers(&output, in_header), deadline, reports)?;
         }
         Ok(())
     }
@@ -275,9 +247,7 @@ impl LaneProducer {
         };
         self.outputs.get(usize::from(index)).ok_or_else(|| {
             let known = self.outputs.len();
-            LogError::Corrupt(format!(
-                "an epoch writes to output {index}, and there are {known}"
-            ))
+            LogError::Corrupt(format!("an epoch writes to output {index}, and there are {known}"))
         })
     }
 
@@ -299,9 +269,7 @@ impl LaneProducer {
                 return Err(of_record(&destination.name, partition, code, &failure.text));
             }
             if Instant::now() >= deadline {
-                return Err(LogError::Doubt(
-                    "the producer's queue stays full".to_owned(),
-                ));
+                return Err(LogError::Doubt("the producer's queue stays full".to_owned()));
             }
             headers = back;
             self.client.flush(DRAIN_STEP);
@@ -342,11 +310,7 @@ fn timestamp(time: Option<i64>, now: i64, bounds: TimestampBounds) -> (i64, Opti
     let earliest = now.saturating_sub(margin(bounds.before_ms));
     let latest = now.saturating_add(margin(bounds.after_ms));
     // 0 would become the clock.
-    if time > 0 && (earliest..=latest).contains(&time) {
-        (time, None)
-    } else {
-        (0, Some(time))
-    }
+    if time > 0 && (earliest..=latest).contains(&time) { (time, None) } else { (0, Some(time)) }
 }
 
 fn headers(output: &OutputRecord<'_>, event_time: Option<i64>) -> Option<OutgoingHeaders> {
@@ -376,22 +340,9 @@ struct Reports {
 impl Reports {
     fn collect(&mut self, client: &Client) {
         client.events(Duration::ZERO, &mut |event| match event {
-            ClientEvent::Log {
-                level,
-                facility,
-                text,
-            } => log_line(level, &facility, &text),
-            ClientEvent::Error {
-                code,
-                text,
-                is_fatal,
-            } => self.error(client, code, text, is_fatal),
-            ClientEvent::Undelivered {
-                topic,
-                partition,
-                code,
-                text,
-            } => {
+            ClientEvent::Log { level, facility, text } => log_line(level, &facility, &text),
+            ClientEvent::Error { code, text, is_fatal } => self.error(client, code, text, is_fatal),
+            ClientEvent::Undelivered { topic, partition, code, text } => {
                 self.add(of_record(&topic, partition, code, &text));
             }
         });
@@ -440,33 +391,18 @@ mod tests {
 
     #[test]
     fn event_time_within_the_bounds_is_the_timestamp() {
-        assert_eq!(
-            timestamp(Some(NOW - 5), NOW, TimestampBounds::default()),
-            (NOW - 5, None)
-        );
+        assert_eq!(timestamp(Some(NOW - 5), NOW, TimestampBounds::default()), (NOW - 5, None));
         assert_eq!(timestamp(Some(1), NOW, TimestampBounds::NONE), (1, None));
     }
 
     #[test]
     fn event_time_that_the_broker_would_refuse_travels_in_a_header() {
         let far = NOW + 3_600_001;
-        assert_eq!(
-            timestamp(Some(far), NOW, TimestampBounds::default()),
-            (0, Some(far))
-        );
+        assert_eq!(timestamp(Some(far), NOW, TimestampBounds::default()), (0, Some(far)));
         assert_eq!(timestamp(Some(0), NOW, TimestampBounds::NONE), (0, Some(0)));
-        assert_eq!(
-            timestamp(Some(-5), NOW, TimestampBounds::NONE),
-            (0, Some(-5))
-        );
-        let short = TimestampBounds {
-            before_ms: 1000,
-            after_ms: 1000,
-        };
-        assert_eq!(
-            timestamp(Some(NOW - 2000), NOW, short),
-            (0, Some(NOW - 2000))
-        );
+        assert_eq!(timestamp(Some(-5), NOW, TimestampBounds::NONE), (0, Some(-5)));
+        let short = TimestampBounds { before_ms: 1000, after_ms: 1000 };
+        assert_eq!(timestamp(Some(NOW - 2000), NOW, short), (0, Some(NOW - 2000)));
     }
 
     #[test]
@@ -480,9 +416,6 @@ mod tests {
         reports.add(of_record("t", 0, Code::PurgeQueue, "purged"));
         reports.add(of_record("t", 3, Code::InvalidRecord, "no key"));
         reports.add(of_record("t", 0, Code::PurgeQueue, "purged"));
-        assert!(matches!(
-            reports.cause,
-            Some(LogError::Refused { partition: 3, .. })
-        ));
+        assert!(matches!(reports.cause, Some(LogError::Refused { partition: 3, .. })));
     }
 }

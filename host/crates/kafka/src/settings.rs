@@ -21,11 +21,8 @@ fn put(settings: &mut Settings, name: &str, value: impl ToString) {
 
 /// Settings to reach the cluster, for every kind of client.
 pub(crate) fn connection(connection: &Connection) -> Settings {
-    let mut settings: Settings = connection
-        .librdkafka
-        .iter()
-        .map(|(k, v)| (k.clone(), v.clone()))
-        .collect();
+    let mut settings: Settings =
+        connection.librdkafka.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
     let s = &mut settings;
     put(s, "bootstrap.servers", &connection.brokers);
     put(s, "socket.timeout.ms", REQUEST_TIMEOUT.as_millis());
@@ -113,14 +110,8 @@ pub(crate) fn producer(options: &LaneLogOptions) -> Settings {
     put(s, "batch.num.messages", 100_000);
     put(s, "delivery.report.only.error", true);
     put(s, "partitioner", "murmur2_random");
-    let largest = options
-        .max_record_bytes
-        .max(dovetail_core::epoch::chunk::PAYLOAD_BYTES_MAX);
-    put(
-        s,
-        "message.max.bytes",
-        (largest + REQUEST_OVERHEAD_BYTES).clamp(1_000_000, 1_000_000_000),
-    );
+    let largest = options.max_record_bytes.max(dovetail_core::epoch::chunk::PAYLOAD_BYTES_MAX);
+    put(s, "message.max.bytes", (largest + REQUEST_OVERHEAD_BYTES).clamp(1_000_000, 1_000_000_000));
     let kbytes = (options.producer_queue_bytes / 1024).clamp(1024, 2_097_151);
     put(s, "queue.buffering.max.kbytes", kbytes);
     put(s, "queue.buffering.max.messages", 1_000_000);

@@ -37,11 +37,7 @@ pub(super) struct Listener(Arc<Mutex<Heard>>);
 impl ClientContext for Listener {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, text: &str) {
         // What goes wrong here is told by the error; it is not said twice.
-        let level = if matches!(facility, "FAIL" | "ERROR") {
-            7
-        } else {
-            level as i32
-        };
+        let level = if matches!(facility, "FAIL" | "ERROR") { 7 } else { level as i32 };
         log_line(level, facility, text);
     }
 
@@ -74,10 +70,7 @@ fn plain_reason(reason: &str) -> String {
     };
     match rest.split_once(": broker's supported mechanisms: ") {
         Some((mechanism, offered)) => {
-            format!(
-                "SASL mechanism {mechanism} refused, broker offers {}",
-                offered.trim()
-            )
+            format!("SASL mechanism {mechanism} refused, broker offers {}", offered.trim())
         }
         None => format!("SASL mechanism {} refused", rest.trim()),
     }
@@ -115,29 +108,20 @@ pub(super) fn connect(
         let heard = listener.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(cause) = heard.refusal.clone() {
             let (brokers, protocol) = (connection.brokers.clone(), connection.security.protocol());
-            return Err(ClusterError::LoginRefused {
-                brokers,
-                protocol,
-                cause,
-            });
+            return Err(ClusterError::LoginRefused { brokers, protocol, cause });
         }
         if Instant::now() >= deadline {
             return Err(ClusterError::Unreachable {
                 brokers: connection.brokers.clone(),
                 seconds: ANSWER_TIMEOUT.as_secs(),
-                cause: heard
-                    .last
-                    .clone()
-                    .unwrap_or_else(|| "no reason is known".to_owned()),
+                cause: heard.last.clone().unwrap_or_else(|| "no reason is known".to_owned()),
             });
         }
     }
 }
 
 fn cluster_id(client: &Client<Listener>) -> Option<String> {
-    client
-        .fetch_cluster_id(LOOK_STEP)
-        .filter(|id| !id.is_empty())
+    client.fetch_cluster_id(LOOK_STEP).filter(|id| !id.is_empty())
 }
 
 /// Makes the client for requests about topics and settings.

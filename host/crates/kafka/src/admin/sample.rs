@@ -58,9 +58,7 @@ fn read(
 ) -> Result<Vec<(Partition, Record)>, ClusterError> {
     let mut open = list.count();
     let mut records = Vec::new();
-    consumer
-        .assign(list)
-        .map_err(|error| request(doing, error))?;
+    consumer.assign(list).map_err(|error| request(doing, error))?;
     let deadline = Instant::now() + ANSWER_TIMEOUT;
     while open > 0 && records.len() < limit && Instant::now() < deadline {
         match consumer.poll(POLL_STEP) {

@@ -38,9 +38,7 @@ impl TopicDescription {
     /// Whether the topic refuses records without key.
     #[must_use]
     pub fn is_compacted(&self) -> bool {
-        self.cleanup_policy
-            .split(',')
-            .any(|policy| policy.trim() == "compact")
+        self.cleanup_policy.split(',').any(|policy| policy.trim() == "compact")
     }
 
     pub(super) fn read(name: &str, partitions: u16, resource: &ConfigResource) -> Self {
@@ -51,12 +49,8 @@ impl TopicDescription {
         Self {
             name: name.to_owned(),
             partitions,
-            max_message_bytes: bytes
-                .and_then(|n| usize::try_from(n).ok())
-                .unwrap_or(1_048_588),
-            cleanup_policy: text(resource, "cleanup.policy")
-                .unwrap_or("delete")
-                .to_owned(),
+            max_message_bytes: bytes.and_then(|n| usize::try_from(n).ok()).unwrap_or(1_048_588),
+            cleanup_policy: text(resource, "cleanup.policy").unwrap_or("delete").to_owned(),
             timestamp_type: match text(resource, "message.timestamp.type") {
                 Some("LogAppendTime") => TimestampType::LogAppendTime,
                 Some(_) | None => TimestampType::CreateTime,
@@ -76,12 +70,7 @@ pub(super) fn is_of(resource: &ConfigResource, name: &str) -> bool {
 }
 
 fn text<'a>(resource: &'a ConfigResource, setting: &str) -> Option<&'a str> {
-    resource
-        .entries
-        .iter()
-        .find(|entry| entry.name == setting)?
-        .value
-        .as_deref()
+    resource.entries.iter().find(|entry| entry.name == setting)?.value.as_deref()
 }
 
 pub(super) fn number(resource: &ConfigResource, setting: &str) -> Option<i64> {

@@ -19,9 +19,7 @@ unsafe impl Send for Batch {}
 impl Batch {
     /// Makes one with room for `size` messages.
     pub(crate) fn with_room(size: usize) -> Self {
-        Self {
-            messages: Vec::with_capacity(size),
-        }
+        Self { messages: Vec::with_capacity(size) }
     }
 
     /// Returns for how many messages there is room.
@@ -32,9 +30,7 @@ impl Batch {
     /// Returns the messages in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Message<'_>> {
         // SAFETY: each pointer is valid until `clear`, which needs the batch for itself.
-        self.messages
-            .iter()
-            .map(|&message| Message(unsafe { &*message }))
+        self.messages.iter().map(|&message| Message(unsafe { &*message }))
     }
 
     /// Gives the messages back.

@@ -30,9 +30,7 @@ impl Offsets {
         // SAFETY: makes an object of ours.
         let raw =
             unsafe { sys::rd_kafka_topic_partition_list_new(c_int::try_from(count).unwrap_or(0)) };
-        NonNull::new(raw)
-            .map(Self)
-            .ok_or_else(|| "out of memory".to_owned())
+        NonNull::new(raw).map(Self).ok_or_else(|| "out of memory".to_owned())
     }
 
     pub(super) fn raw(&self) -> *mut sys::rd_kafka_topic_partition_list_t {

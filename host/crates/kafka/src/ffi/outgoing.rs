@@ -36,9 +36,8 @@ impl OutgoingHeaders {
 
     /// Adds a header.
     pub(crate) fn add(&mut self, name: &str, value: Option<&[u8]>) {
-        let (start, size) = value.map_or((ptr::null(), 0), |value| {
-            (value.as_ptr().cast(), value.len())
-        });
+        let (start, size) =
+            value.map_or((ptr::null(), 0), |value| (value.as_ptr().cast(), value.len()));
         // SAFETY: name and value are as long as said and copied by the call.
         unsafe {
             sys::rd_kafka_header_add(
@@ -87,53 +86,17 @@ impl Topic {
             ptr: bytes.map_or(ptr::null_mut(), |bytes| bytes.as_ptr().cast_mut().cast()),
             size: bytes.map_or(0, <[u8]>::len),
         };
-        let list = headers
-            .as_ref()
-            .map_or(ptr::null_mut(), |headers| headers.0.as_ptr());
+        let list = headers.as_ref().map_or(ptr::null_mut(), |headers| headers.0.as_ptr());
         let values = [
-            vu(
-                vtype::RD_KAFKA_VTYPE_RKT,
-                Value {
-                    rkt: self.raw.as_ptr(),
-                },
-            ),
-            vu(
-                vtype::RD_KAFKA_VTYPE_MSGFLAGS,
-                Value {
-                    i: sys::RD_KAFKA_MSG_F_COPY,
-                },
-            ),
-            vu(
-                vtype::RD_KAFKA_VTYPE_PARTITION,
-                Value {
-                    i32_: record.partition,
-                },
-            ),
-            vu(
-                vtype::RD_KAFKA_VTYPE_KEY,
-                Value {
-                    mem: memory(record.key),
-                },
-            ),
-            vu(
-                vtype::RD_KAFKA_VTYPE_VALUE,
-                Value {
-                    mem: memory(record.value),
-                },
-            ),
-            vu(
-                vtype::RD_KAFKA_VTYPE_TIMESTAMP,
-                Value {
-                    i64_: record.timestamp,
-                },
-            ),
+            vu(vtype::RD_KAFKA_VTYPE_RKT, Value { rkt: self.raw.as_ptr() }),
+            vu(vtype::RD_KAFKA_VTYPE_MSGFLAGS, Value { i: sys::RD_KAFKA_MSG_F_COPY }),
+            vu(vtype::RD_KAFKA_VTYPE_PARTITION, Value { i32_: record.partition }),
+            vu(vtype::RD_KAFKA_VTYPE_KEY, Value { mem: memory(record.key) }),
+            vu(vtype::RD_KAFKA_VTYPE_VALUE, Value { mem: memory(record.value) }),
+            vu(vtype::RD_KAFKA_VTYPE_TIMESTAMP, Value { i64_: record.timestamp }),
             vu(vtype::RD_KAFKA_VTYPE_HEADERS, Value { headers: list }),
         ];
-        let count = if headers.is_some() {
-            values.len()
-        } else {
-            values.len() - 1
-        };
+        let count = if headers.is_some() { values.len() } else { values.len() - 1 };
         // SAFETY: each value has the member that its type says; key and value are copied by the
         // call; the headers go over to the record exactly when it is taken.
         let result = check_error(unsafe {

@@ -38,11 +38,7 @@ impl Signal {
     /// Waits until it is raised or the time is over, and takes it back.
     pub(crate) fn wait(&self, at_most: Duration) {
         let at_most = c_int::try_from(at_most.as_micros().div_ceil(1000)).unwrap_or(c_int::MAX);
-        let mut poll = libc::pollfd {
-            fd: self.0.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
+        let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: one structure of ours, as said; the descriptor is open.
         let ready = unsafe { libc::poll(&raw mut poll, 1, at_most) };
         if ready > 0 {

@@ -1,0 +1,47 @@
+//! Goal: an outage of the broker makes ends unknown, loses nothing and passes. Method: a broker of
+//! the test's own is killed and started again under a lane.
+
+use dovetail_core::log::{Log as _, LogError};
+use dovetail_core::output::OutputBuffer;
+use dovetail_tests::broker::{Broker, Options, Record};
+
+use crate::kafka_lane::{Heard, Lane, commit, emit, plain, read_until};
+
+#[test]
+fn ends_are_unknown_during_an_outage_and_told_again_after_it() {
+    let mut broker = Broker::start(&Options::default()).unwrap();
+    let lane = Lane::create(&broker.client(), plain(broker.bootstrap()));
+    broker.client().produce(&lane.input, &[Record::new("k", "before")]).unwrap();
+    let mut log = lane.started();
+    let mut heard = [Heard::default(), Heard::default()];
+    let all_at_end = |heard: &[Heard]| heard.iter().all(|heard| heard.end.is_some());
+    read_until(&mut log, &mut heard, all_at_end).unwrap();
+    broker.kill().unwrap();
+    read_until(&mut log, &mut heard, |heard| heard.iter().all(|h| h.unknowns > 0)).unwrap();
+    assert!(heard.iter().all(|heard| heard.end.is_none()));
+    broker.start_again().unwrap();
+    read_until(&mut log, &mut heard, all_at_end).unwrap();
+    assert_eq!(heard[0].values(), ["before"], "nothing came twice");
+    broker.client().produce(&lane.input, &[Record::new("k", "after")]).unwrap();
+    read_until(&mut log, &mut heard, |heard| heard[0].records.len() == 2).unwrap();
+    assert_eq!(heard[0].values(), ["before", "after"]);
+}
+
+#[test]
+fn a_commit_during_an_outage_is_a_doubt_and_the_lane_recovers() {
+    let mut broker = Broker::start(&Options::default()).unwrap();
+    let lane = Lane::create(&broker.client(), plain(broker.bootstrap()));
+    let mut log = lane.started();
+    commit(&mut log, 0, &[0, 0], &OutputBuffer::default(), &["zero"]).unwrap();
+    broker.kill().unwrap();
+    let mut outputs = OutputBuffer::default();
+    emit(&mut outputs, "k", b"v", None);
+    let error = commit(&mut log, 1, &[0, 0], &outputs, &["one"]).unwrap_err();
+    assert!(matches!(error, LogError::Doubt(_)), "{error}");
+    broker.start_again().unwrap();
+    log.acquire().unwrap();
+    let committed = log.committed().unwrap()[0].clone().unwrap();
+    assert!(committed.metadata.contains(";e=0;"), "{committed:?}");
+    commit(&mut log, 1, &[0, 0], &outputs, &["one"]).unwrap();
+    assert_eq!(broker.client().read_committed(&lane.output).unwrap().len(), 1);
+}
