@@ -53,9 +53,8 @@ impl Case {
         };
         let steps = value.get("steps").and_then(Value::as_array).context("find steps")?;
         let list = |value: &Value| value.as_array().cloned().context("a step is two lists");
-        let steps = steps.iter().map(|step| {
-            Ok(Step { event: list(&step[0])?, expected: list(&step[1])? })
-        });
+        let steps =
+            steps.iter().map(|step| Ok(Step { event: list(&step[0])?, expected: list(&step[1])? }));
         Ok(Self {
             id: text("id"),
             op: text("op"),
@@ -73,8 +72,8 @@ impl Case {
     ) -> Result<(), Failure> {
         for (at, step) in self.steps.iter().enumerate() {
             let number = at + 1;
-            let got = run(&step.event)
-                .map_err(|message| Failure::Broken { step: number, message })?;
+            let got =
+                run(&step.event).map_err(|message| Failure::Broken { step: number, message })?;
             if self.is_same(&got, &step.expected) {
                 continue;
             }

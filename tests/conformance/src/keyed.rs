@@ -1,13 +1,15 @@
 //! A lane over the in-memory ports that a case drives event by event.
 
-
 use bytes::Bytes;
 use dovetail_core::{
     epoch::{Attempt, LaneId, Owner, codec},
     identity::{Identity, InputIdentity, states_of},
     key::{Key, KeyType},
     lane::{Effect, Event, Lane, LaneParts, Start},
-    log::{Log, memory::{CommittedRecord, MemoryCluster, MemoryLog}},
+    log::{
+        Log,
+        memory::{CommittedRecord, MemoryCluster, MemoryLog},
+    },
     options::{
         CallLimits, CommitOptions, DeadLetterRate, InputOptions, LaneOptions, LatePolicy,
         NullKeyPolicy, OutputOptions, SkewReference, WatermarkRule, WhenAllIdle,
@@ -214,4 +216,3 @@ fn options(descriptor: &PluginDescriptor, max_records: u32) -> LaneOptions {
         limits: CallLimits::default(),
     }
 }
-

@@ -141,8 +141,9 @@ impl Context {
         self.late_output = late_output;
     }
 
-    /// Starts a call about `current`.
-    pub(crate) fn begin_call(&mut self, current: Current) {
+    /// Starts a call about `current`: what it does can be undone alone. The lane begins every call;
+    /// so do harnesses and benchmarks that call a match function themselves.
+    pub fn begin_call(&mut self, current: Current) {
         self.current = current;
         self.call =
             CallUse { outputs: 0, output_bytes: 0, start: self.outputs.mark(), continued: None };

@@ -117,7 +117,10 @@ impl Identity {
     /// # Errors
     ///
     /// When the revision declares other states.
-    pub fn state_ids(&self, descriptor: &PluginDescriptor) -> Result<Vec<StateId>, Vec<Difference>> {
+    pub fn state_ids(
+        &self,
+        descriptor: &PluginDescriptor,
+    ) -> Result<Vec<StateId>, Vec<Difference>> {
         let states = states_of(descriptor);
         let differences = self.state_differences(&states);
         if !differences.is_empty() {

@@ -91,8 +91,14 @@ mod tests {
 
     #[test]
     fn keys_lie_where_the_java_clients_put_them() {
-        let expected =
-            [("o-1001", 1), ("o-1002", 1), ("o-1003", 5), ("o-1004", 5), ("603", 0), ("cust-42", 2)];
+        let expected = [
+            ("o-1001", 1),
+            ("o-1002", 1),
+            ("o-1003", 5),
+            ("o-1004", 5),
+            ("603", 0),
+            ("cust-42", 2),
+        ];
         for (key, partition) in expected {
             assert_eq!(murmur2_partition(key.as_bytes(), 6), partition, "{key}");
         }

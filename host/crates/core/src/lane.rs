@@ -176,14 +176,7 @@ impl Lane {
         );
         context.clocks.processing_time = now;
         let tracks = tracks(&parts.sources, &positions, record, &parts.options, now);
-        let mut heads = Heads::new(tracks.len(), now);
-        if let Some(record) = record {
-            for (at, state) in record.sources.iter().enumerate() {
-                if state.is_ended {
-                    heads.ended(at);
-                }
-            }
-        }
+        let heads = heads(tracks.len(), record, now);
         let timed: Vec<usize> = (0..tracks.len())
             .filter(|at| is_timed(&parts.options, tracks[*at].source.input))
             .collect();
@@ -338,6 +331,20 @@ impl Lane {
     pub fn epoch(&self) -> Option<Epoch> {
         self.head.as_ref().map(|(record, _)| record.epoch)
     }
+}
+
+/// Nothing is known of a source yet, unless it has ended for good.
+fn heads(
+    sources: usize,
+    record: Option<&EpochRecord>,
+    now: ProcessingTime,
+) -> Heads<DecodedRecord> {
+    let mut heads = Heads::new(sources, now);
+    let states = record.map_or(&[][..], |record| &record.sources);
+    for (at, _) in states.iter().enumerate().filter(|(_, state)| state.is_ended) {
+        heads.ended(at);
+    }
+    heads
 }
 
 fn is_timed(options: &LaneOptions, input: InputIndex) -> bool {

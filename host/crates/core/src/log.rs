@@ -157,11 +157,7 @@ pub trait Log: Send {
     /// # Errors
     ///
     /// When a source fails for good; passing outages are [`Fetched::Unknown`].
-    fn fetch(
-        &mut self,
-        wanted: &[bool],
-        take: &mut dyn FnMut(Fetched),
-    ) -> Result<(), LogError>;
+    fn fetch(&mut self, wanted: &[bool], take: &mut dyn FnMut(Fetched)) -> Result<(), LogError>;
 
     /// Waits until something may have arrived, the waker was called or the time is over.
     fn wait(&mut self, at_most: Duration);

@@ -55,7 +55,7 @@ pub enum SkewReference {
     /// The lane's clock.
     #[default]
     Clock,
-    /// The record's timestamp, where the broker sets it (LogAppendTime).
+    /// The record's timestamp, where the broker sets it (`LogAppendTime`).
     RecordTimestamp,
 }
 

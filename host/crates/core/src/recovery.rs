@@ -81,7 +81,8 @@ pub fn decide(facts: &Facts) -> Plan {
     if let Some(plan) = foreign_store(facts) {
         return plan;
     }
-    let stored = facts.stored.as_ref().map(|head| (head.record.epoch, head.record.attempt, head.hash));
+    let stored =
+        facts.stored.as_ref().map(|head| (head.record.epoch, head.record.attempt, head.hash));
     let last = facts.journal.last().map(|fact| (fact.epoch, fact.attempt, fact.hash)).or(stored);
     match (committed, last) {
         (None, None) => Plan::Genesis,
@@ -183,9 +184,8 @@ fn foreign_store(facts: &Facts) -> Option<Plan> {
         });
     };
     let epoch = stored.record.epoch;
-    let continues = first.is_none_or(|first| {
-        first.epoch == epoch.next() && first.previous_hash == stored.hash
-    });
+    let continues =
+        first.is_none_or(|first| first.epoch == epoch.next() && first.previous_hash == stored.hash);
     let is_ahead = facts.committed.iter().flatten().any(|offset| {
         offset.metadata.parse().is_ok_and(|metadata: CommitMetadata| {
             let is_same = metadata.epoch == epoch && metadata.hash == stored.hash;

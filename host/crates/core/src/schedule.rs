@@ -59,16 +59,17 @@ impl<T> Heads<T> {
     /// Returns partitions of which nothing is known.
     #[must_use]
     pub fn new(partitions: usize, now: ProcessingTime) -> Self {
-        let partition = || Partition {
-            queue: VecDeque::new(),
-            behind: Behind::Unknown,
-            unknown_since: now,
-        };
+        let partition =
+            || Partition { queue: VecDeque::new(), behind: Behind::Unknown, unknown_since: now };
         Self { partitions: (0..partitions).map(|_| partition()).collect() }
     }
 
     /// Adds records, in order; `None` as time is taken at once.
-    pub fn add(&mut self, partition: usize, records: impl IntoIterator<Item = (Option<EventTime>, T)>) {
+    pub fn add(
+        &mut self,
+        partition: usize,
+        records: impl IntoIterator<Item = (Option<EventTime>, T)>,
+    ) {
         let partition = &mut self.partitions[partition];
         partition.queue.extend(records);
         if partition.behind == Behind::AtEnd {

@@ -25,6 +25,9 @@ pub struct StateId(pub u16);
 /// One changed row: its encoded key and its new encoded value; `None` removes it.
 pub type RowChange = (Bytes, Option<Bytes>);
 
+/// Shows a row to a scan, which goes on until it breaks.
+pub type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
+
 /// How much a store holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StateSize {
@@ -63,12 +66,7 @@ pub trait StateStore: Send {
     /// # Errors
     ///
     /// When the store fails.
-    fn scan(
-        &mut self,
-        from: &[u8],
-        to: &[u8],
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), StoreError>;
+    fn scan(&mut self, from: &[u8], to: &[u8], visit: &mut Visit<'_>) -> Result<(), StoreError>;
 
     /// Applies a committed epoch in one atomic step: row changes and the head.
     ///

@@ -129,7 +129,7 @@ impl Reader {
     ///
     /// When the bytes end or the number is larger.
     pub fn u16(&mut self, what: &'static str) -> Result<u16, WireError> {
-        u16::try_from(self.u64(what)?).map_err(|_| WireError(what))
+        u16::try_from(self.u64(what)?).ok().ok_or(WireError(what))
     }
 
     /// Takes a count of things that take at least one byte each.
@@ -138,7 +138,7 @@ impl Reader {
     ///
     /// When more are announced than bytes are left.
     pub fn count(&mut self, what: &'static str) -> Result<usize, WireError> {
-        let count = usize::try_from(self.u64(what)?).map_err(|_| WireError(what))?;
+        let count = usize::try_from(self.u64(what)?).ok().ok_or(WireError(what))?;
         if count > self.0.len() { Err(WireError(what)) } else { Ok(count) }
     }
 
@@ -185,7 +185,7 @@ impl Reader {
     /// When bytes are missing or are not UTF-8.
     pub fn text(&mut self, what: &'static str) -> Result<String, WireError> {
         let bytes = self.bytes(what)?;
-        std::str::from_utf8(&bytes).map(str::to_owned).map_err(|_| WireError(what))
+        std::str::from_utf8(&bytes).map(str::to_owned).ok().ok_or(WireError(what))
     }
 
     /// Ends reading.

@@ -2,7 +2,10 @@
 
 use dovetail_core::{
     context::{Context, ContextError, Subject, emit::OutputKey},
-    plugin::{CallFailure, CallResult, FailureKind, MatchFunction, PluginDescriptor, StateDescriptor, StateKind},
+    plugin::{
+        CallFailure, CallResult, FailureKind, MatchFunction, PluginDescriptor, StateDescriptor,
+        StateKind,
+    },
     record::Headers,
     timers::TimerDomain,
 };
@@ -21,9 +24,8 @@ pub(super) fn run(case: &Case) -> Result<(), Failure> {
         _ => vec![json!(["emit_timer"])],
     };
     let max = case.config["max_firings_per_epoch"].as_u64().and_then(|n| u32::try_from(n).ok());
-    let make = move || -> Box<dyn MatchFunction> {
-        Box::new(Commanded { on_timer: on_timer.clone() })
-    };
+    let make =
+        move || -> Box<dyn MatchFunction> { Box::new(Commanded { on_timer: on_timer.clone() }) };
     let mut operator = Operator::new(descriptor(), max.unwrap_or(u32::MAX), Box::new(make));
     let mut passed_on = operator.watermark_passed_on();
     case.check(|event| {
@@ -106,7 +108,8 @@ impl MatchFunction for Commanded {
 fn run_all(commands: &[Value], context: &mut Context) -> CallResult {
     let failure = |message| CallFailure { kind: FailureKind::Error, message };
     for command in commands {
-        let command = command.as_array().ok_or_else(|| failure("a command is a list".to_owned()))?;
+        let command =
+            command.as_array().ok_or_else(|| failure("a command is a list".to_owned()))?;
         run_one(command, context).map_err(failure)?;
     }
     Ok(())

@@ -26,7 +26,9 @@ pub(super) fn run(case: &Case) -> Result<(), Failure> {
         "POLL" => {
             // Every partition is at its end behind what was added.
             (0..PARTITIONS_MAX).for_each(|at| heads.at_end(at));
-            let Choice::Take(at) = heads.choose(0, 0) else { return Ok(vec![]) };
+            let Choice::Take(at) = heads.choose(0, 0) else {
+                return Ok(vec![]);
+            };
             let taken = heads.take(at, 0).ok_or("the chosen partition has no head")?;
             time = time.max(taken);
             Ok(vec![json!(["P", names[at], taken, "time", time])])

@@ -67,10 +67,8 @@ impl MatchFunction for Store {
     fn process_element(&mut self, mut context: Box<Context>) -> (Box<Context>, CallResult) {
         let value = context.record().and_then(|record| record.value.clone()).unwrap_or_default();
         let event: Vec<Value> = serde_json::from_slice(&value).unwrap_or_default();
-        let result = obey(&event, &mut context).map_err(|error| CallFailure {
-            kind: FailureKind::Error,
-            message: error.to_string(),
-        });
+        let result = obey(&event, &mut context)
+            .map_err(|error| CallFailure { kind: FailureKind::Error, message: error.to_string() });
         (context, result)
     }
 
@@ -98,12 +96,7 @@ fn obey(event: &[Value], context: &mut Context) -> Result<(), ContextError> {
     }
 }
 
-fn put(
-    context: &mut Context,
-    state: u32,
-    entry: &[u8],
-    value: &Value,
-) -> Result<(), ContextError> {
+fn put(context: &mut Context, state: u32, entry: &[u8], value: &Value) -> Result<(), ContextError> {
     if value.is_null() {
         return context.state_remove(state, entry);
     }

@@ -1,8 +1,6 @@
 //! `boo`, `idleness`, `combined`: the watermark rules of core, called directly.
 
-use dovetail_core::watermark::{
-    Combiner, Idleness, SourceWatermark, combiner::SourceActivity,
-};
+use dovetail_core::watermark::{Combiner, Idleness, SourceWatermark, combiner::SourceActivity};
 use serde_json::{Value, json};
 
 use crate::case::{Case, Failure, integer, text};

@@ -76,7 +76,8 @@ impl Context {
         value: Option<&[u8]>,
         headers: &Headers,
     ) -> Result<Target, ContextError> {
-        let Some(options) = self.output_options.get(output as usize) else {
+        let place = u16::try_from(output).unwrap_or(u16::MAX);
+        let Some(options) = self.output_options.get(usize::from(place)) else {
             return Err(ContextError::limit(format!(
                 "output number {output} is unknown: `describe` names {} outputs",
                 self.output_options.len()
@@ -94,7 +95,7 @@ impl Context {
             let max = self.limits.output_bytes_max;
             return Err(ContextError::limit(format!("a call may emit {max} bytes")));
         }
-        Ok(Target::Output(u16::try_from(output).expect("checked against the outputs above")))
+        Ok(Target::Output(place))
     }
 }
 

@@ -43,7 +43,9 @@ impl Context {
             Some(value) => Ok(value.cloned()),
             None => self.store.get(&self.row),
         };
-        let Some(value) = found.map_err(|error| self.fail_store(error))? else { return Ok(None) };
+        let Some(value) = found.map_err(|error| self.fail_store(error))? else {
+            return Ok(None);
+        };
         let Some(parsed) = row::parse_value(&value) else {
             let message = format!("row {:02x?} has a value of another format", self.row);
             return Err(self.fail_store(StoreError::Corrupt(message)));
@@ -118,7 +120,9 @@ impl Context {
         let mut page = Page::default();
         let Self { overlay, store, .. } = self;
         let scanned = overlay.scan(store.as_mut(), &from, &to, &mut |row, value| {
-            let Some(parsed) = row::parse_value(value) else { return ControlFlow::Continue(()) };
+            let Some(parsed) = row::parse_value(value) else {
+                return ControlFlow::Continue(());
+            };
             let is_expired = parsed
                 .stamp
                 .zip(expiry)
@@ -265,7 +269,9 @@ impl Context {
 
     /// Makes `self.row` the row of that entry.
     fn seek_row(&mut self, state: Addressed, entry: &[u8]) -> Result<(), ContextError> {
-        let Some(key) = &self.current.key else { return Err(no_key()) };
+        let Some(key) = &self.current.key else {
+            return Err(no_key());
+        };
         row::state_row(self.current.partition, key, state.id, entry, &mut self.row);
         Ok(())
     }

@@ -64,9 +64,11 @@ impl Assembler {
         }
         let attempt = Attempt(u128::from_be_bytes(attempt));
         let index = usize::try_from(reader.u64("a chunk's index")?)
-            .map_err(|_| WireError("a chunk's index"))?;
+            .ok()
+            .ok_or(WireError("a chunk's index"))?;
         let count = usize::try_from(reader.u64("a chunk's count")?)
-            .map_err(|_| WireError("a chunk's count"))?;
+            .ok()
+            .ok_or(WireError("a chunk's count"))?;
         let expected = Some((lane, epoch, attempt, index, count));
         if index == 0 {
             self.bytes.clear();

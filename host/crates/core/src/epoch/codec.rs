@@ -19,8 +19,8 @@ use bytes::Bytes;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
-    Attempt, Continuation, Epoch, EpochRecord, Firing, JournaledEpoch, LaneId, Owner, SourceState, StoredHead,
-    TimerFloors,
+    Attempt, Continuation, Epoch, EpochRecord, Firing, JournaledEpoch, LaneId, Owner, SourceState,
+    StoredHead, TimerFloors,
 };
 use crate::{
     identity,
@@ -166,7 +166,7 @@ fn decode_head(bytes: Bytes) -> Result<EpochRecord, WireError> {
     }
     let owner = Owner {
         host: reader.text("an owner's host")?,
-        pid: u32::try_from(reader.u64("a process")?).map_err(|_| WireError("a process"))?,
+        pid: u32::try_from(reader.u64("a process")?).ok().ok_or(WireError("a process"))?,
         started_at: reader.i64("a start time")?,
     };
     let previous_hash = reader.u64("a hash")?;

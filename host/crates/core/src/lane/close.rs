@@ -160,7 +160,9 @@ impl Lane {
 
     /// The offered epoch is committed: it goes to the store as a whole.
     pub(super) fn committed(&mut self, journal_next: i64, effects: &mut Effects) {
-        let Some(offered) = self.offered.take() else { return };
+        let Some(offered) = self.offered.take() else {
+            return;
+        };
         let clocks = offered.record.clocks();
         let head = StoredHead { record: offered.record, hash: offered.hash, journal_next };
         let bytes = codec::encode_stored(&head);

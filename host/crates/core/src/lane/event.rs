@@ -1,8 +1,8 @@
 //! Everything that can make a lane act.
 
 use crate::{
-    plugin::{MatchFunction, PluginDescriptor},
     options::OutputOptions,
+    plugin::{MatchFunction, PluginDescriptor},
     record::{DecodedRecord, SourceIndex},
     state::StateId,
     time::EventTime,

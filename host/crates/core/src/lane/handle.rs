@@ -113,7 +113,9 @@ impl Lane {
         time: EventTime,
         watermark: EventTime,
     ) {
-        let Some(late) = self.options.late_output else { return };
+        let Some(late) = self.options.late_output else {
+            return;
+        };
         let name = &self.options.inputs[usize::from(input.0)].name;
         let headers = dead_letter::late_headers(record, name, time, watermark);
         self.context_mut().outputs.push(OutputRecord {
@@ -198,8 +200,7 @@ impl Lane {
         effects: &mut Effects,
     ) {
         self.counts.dead_letter(usize::from(source.input.0), reason);
-        let current =
-            Current { partition: source.partition, event_time: time, ..Current::none() };
+        let current = Current { partition: source.partition, event_time: time, ..Current::none() };
         let input = Some(source.input);
         self.push_dead_letter(&record, &current, input, reason, message, 0, effects);
     }

@@ -89,7 +89,9 @@ impl Lane {
     /// Lets the head of a source move the source's watermark.
     fn observe_head(&mut self, at: usize) {
         let now = self.now();
-        let Some(head) = self.heads.head(at) else { return };
+        let Some(head) = self.heads.head(at) else {
+            return;
+        };
         let Some(time) = head.time() else { return };
         let track = &mut self.tracks[at];
         let input = &self.options.inputs[usize::from(track.source.input.0)];
@@ -116,7 +118,9 @@ impl Lane {
         let Choice::Take(at) = self.heads.choose(now, self.options.wait_for_input) else {
             return false;
         };
-        let Some(record) = self.heads.take(at, now) else { return false };
+        let Some(record) = self.heads.take(at, now) else {
+            return false;
+        };
         let track = &mut self.tracks[at];
         track.position = record.record.offset + 1;
         let (source, is_skewed) = (track.source, track.is_head_skewed);
@@ -186,7 +190,7 @@ impl Lane {
             Choice::Wait(until) => deadlines.push(until),
             Choice::Nothing => {}
         }
-        if self.firing.is_some() || self.continuation.is_some() {
+        if self.firing.is_some() || self.continuation.is_some() || self.wants_close {
             deadlines.push(now);
         }
         if let Some(due) = self.first_timer(TimerDomain::Processing) {

@@ -157,17 +157,13 @@ impl Log for MemoryLog {
         Ok(())
     }
 
-    fn fetch(
-        &mut self,
-        wanted: &[bool],
-        take: &mut dyn FnMut(Fetched),
-    ) -> Result<(), LogError> {
+    fn fetch(&mut self, wanted: &[bool], take: &mut dyn FnMut(Fetched)) -> Result<(), LogError> {
         let inner = self.cluster.inner();
         for (at, reading) in self.sources.iter_mut().enumerate() {
             if !wanted[at] {
                 continue;
             }
-            let source = SourceIndex(u16::try_from(at).expect("a lane has few sources"));
+            let source = SourceIndex(u16::try_from(at).unwrap_or(u16::MAX));
             let memory = &inner.sources[at];
             let records = memory.records.get(reading.position..).unwrap_or_default().to_vec();
             if !records.is_empty() {

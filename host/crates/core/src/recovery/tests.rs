@@ -20,6 +20,7 @@ fn journal(epochs: std::ops::RangeInclusive<u64>) -> Vec<JournalFact> {
     epochs.map(fact).collect()
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "facts hold what may be absent")]
 fn offset(epoch: u64, hash: u64) -> Option<CommittedOffset> {
     let metadata = CommitMetadata {
         lane: LANE,
@@ -31,6 +32,7 @@ fn offset(epoch: u64, hash: u64) -> Option<CommittedOffset> {
     Some(CommittedOffset { position: 7, metadata: metadata.to_string() })
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "facts hold what may be absent")]
 fn stored(epoch: u64) -> Option<StoredHead> {
     let record = EpochRecord {
         lane: LANE,
@@ -108,10 +110,7 @@ fn the_same_epoch_of_two_attempts_halts() {
 fn state_of_another_history_is_rebuilt() {
     let mut foreign = stored(3);
     foreign.as_mut().unwrap().hash = 1;
-    assert!(matches!(
-        decided(offset(5, 105), journal(4..=5), foreign),
-        Plan::RebuildStore { .. }
-    ));
+    assert!(matches!(decided(offset(5, 105), journal(4..=5), foreign), Plan::RebuildStore { .. }));
     assert!(matches!(decided(offset(4, 104), vec![], stored(5)), Plan::RebuildStore { .. }));
 }
 
@@ -124,11 +123,8 @@ fn state_without_any_trace_in_the_log_halts() {
 fn foreign_or_differing_metadata_halts() {
     let foreign = Some(CommittedOffset { position: 1, metadata: "x".into() });
     assert!(matches!(decided(foreign, journal(0..=1), None), Plan::Halt(_)));
-    let facts = Facts {
-        committed: vec![offset(1, 101), None],
-        journal: journal(0..=1),
-        stored: None,
-    };
+    let facts =
+        Facts { committed: vec![offset(1, 101), None], journal: journal(0..=1), stored: None };
     assert!(matches!(decide(&facts), Plan::Halt(_)));
 }
 

@@ -1,10 +1,10 @@
 //! The reference store: an ordered map in memory.
 
-use std::{collections::BTreeMap, ops::Bound, ops::ControlFlow};
+use std::{collections::BTreeMap, ops::Bound};
 
 use bytes::Bytes;
 
-use super::{Clocks, StateSize, StateStore, StoreError};
+use super::{Clocks, StateSize, StateStore, StoreError, Visit};
 
 /// Keyed state in memory. Rows live until they are removed: expiry is judged by readers alone.
 #[derive(Debug, Default, Clone)]
@@ -18,12 +18,7 @@ impl StateStore for MemoryStore {
         Ok(self.rows.get(row).cloned())
     }
 
-    fn scan(
-        &mut self,
-        from: &[u8],
-        to: &[u8],
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), StoreError> {
+    fn scan(&mut self, from: &[u8], to: &[u8], visit: &mut Visit<'_>) -> Result<(), StoreError> {
         if from >= to {
             return Ok(());
         }

@@ -16,7 +16,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use std::hash::BuildHasher;
 
-use super::{StateStore, StoreError};
+use super::{StateStore, StoreError, Visit};
 
 #[derive(Debug)]
 struct Row {
@@ -114,7 +114,7 @@ impl Overlay {
         store: &mut dyn StateStore,
         from: &[u8],
         to: &[u8],
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+        visit: &mut Visit<'_>,
     ) -> Result<(), StoreError> {
         if from >= to {
             return Ok(());

@@ -51,9 +51,9 @@ pub fn unescape(bytes: &[u8]) -> Option<(BytesMut, &[u8])> {
     loop {
         let at = rest.iter().position(|byte| *byte == 0)?;
         key.extend_from_slice(&rest[..at]);
-        match rest.get(at + 1)? {
-            &ESCAPE => key.extend_from_slice(&[0]),
-            &TERMINATOR => return Some((key, &rest[at + 2..])),
+        match *rest.get(at + 1)? {
+            ESCAPE => key.extend_from_slice(&[0]),
+            TERMINATOR => return Some((key, &rest[at + 2..])),
             _ => return None,
         }
         rest = &rest[at + 2..];
@@ -61,7 +61,13 @@ pub fn unescape(bytes: &[u8]) -> Option<(BytesMut, &[u8])> {
 }
 
 /// Writes a state row key into `into`, replacing what was there.
-pub fn state_row(partition: Partition, key: &Key, state: StateId, entry: &[u8], into: &mut Vec<u8>) {
+pub fn state_row(
+    partition: Partition,
+    key: &Key,
+    state: StateId,
+    entry: &[u8],
+    into: &mut Vec<u8>,
+) {
     into.clear();
     into.push(STATE_PREFIX);
     into.extend_from_slice(&partition.0.to_be_bytes());

@@ -108,7 +108,9 @@ impl TimerQueue {
 
     /// Keeps memory bounded: timers far away are in the store or in `changes` anyway.
     fn forget_far(&mut self) {
-        let Some(bound) = self.near.iter().nth(2 * LOAD).cloned() else { return };
+        let Some(bound) = self.near.iter().nth(2 * LOAD).cloned() else {
+            return;
+        };
         drop(self.near.split_off(&bound));
         if let Some(last) = self.near.last() {
             self.horizon = Horizon::Through(last.clone());
@@ -177,11 +179,7 @@ impl TimerQueue {
     /// # Errors
     ///
     /// When the store fails.
-    pub fn peek(
-        &self,
-        store: &mut dyn StateStore,
-        limit: usize,
-    ) -> Result<Vec<Timer>, StoreError> {
+    pub fn peek(&self, store: &mut dyn StateStore, limit: usize) -> Result<Vec<Timer>, StoreError> {
         let (from, to) = ([prefix(self.domain)], [prefix(self.domain) + 1]);
         let mut found: BTreeSet<Timer> = self.near.iter().take(limit).cloned().collect();
         let added = self.changes.iter().filter(|(_, is_live)| **is_live);
@@ -229,7 +227,8 @@ impl TimerQueue {
 
     /// Forgets the changes: they are in the store.
     pub fn clear_changes(&mut self) {
-        self.live += self.changes.values().map(|is_live| if *is_live { 1 } else { -1 }).sum::<i64>();
+        self.live +=
+            self.changes.values().map(|is_live| if *is_live { 1 } else { -1 }).sum::<i64>();
         self.changes.clear();
         self.undo.clear();
     }

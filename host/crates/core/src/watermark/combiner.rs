@@ -53,7 +53,8 @@ impl Combiner {
     }
 
     fn candidate(&self) -> EventTime {
-        let active = self.sources.iter().filter(|(_, activity)| *activity == SourceActivity::Active);
+        let active =
+            self.sources.iter().filter(|(_, activity)| *activity == SourceActivity::Active);
         if let Some(minimum) = active.map(|(watermark, _)| *watermark).min() {
             return minimum;
         }
@@ -74,7 +75,8 @@ impl Combiner {
     /// Returns whether no source is active and not all have ended.
     #[must_use]
     pub fn is_all_idle(&self) -> bool {
-        let none_active = self.sources.iter().all(|(_, activity)| *activity != SourceActivity::Active);
+        let none_active =
+            self.sources.iter().all(|(_, activity)| *activity != SourceActivity::Active);
         none_active && self.sources.iter().any(|(_, activity)| *activity == SourceActivity::Idle)
     }
 

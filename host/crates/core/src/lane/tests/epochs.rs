@@ -1,0 +1,108 @@
+//! Epochs: what ends them, what a crash loses, what a restore finds.
+
+use super::harness::{Harness, VALUE, tag, value};
+use crate::{
+    context::{Context, ContextError, emit::OutputKey},
+    epoch::Epoch,
+    lane::Event,
+    record::{Headers, SourceIndex},
+    timers::TimerDomain,
+};
+
+/// Counts records per key; a timer 10 ms of event time later emits the count.
+fn count(context: &mut Context) -> Result<(), ContextError> {
+    let before = context.state_get(VALUE, b"")?.map_or(0, |bytes| bytes[0]);
+    if tag(context).is_some() {
+        let text = format!("{before} at {}", context.watermark());
+        return context.emit(
+            0,
+            OutputKey::Current,
+            Some(text.as_bytes()),
+            &Headers::default(),
+            None,
+        );
+    }
+    context.state_put(VALUE, b"", &[before + 1])?;
+    let at = context.current().event_time.unwrap_or(0) + 10;
+    context.timer_register(TimerDomain::Event, at, 0)?;
+    let text = value(context);
+    context.emit(0, OutputKey::Current, Some(text.as_bytes()), &Headers::default(), None)
+}
+
+fn texts(harness: &mut Harness) -> Vec<String> {
+    harness.outputs().into_iter().map(|(_, text)| text).collect()
+}
+
+#[test]
+fn the_first_epoch_shows_ownership_and_an_empty_one_is_not_committed() {
+    let mut harness = Harness::new(count);
+    assert_eq!(harness.lane().epoch(), Some(Epoch::GENESIS));
+    harness.settle();
+    harness.commit();
+    assert_eq!(harness.lane().epoch(), Some(Epoch::GENESIS));
+    harness.crash();
+    assert_eq!(harness.lane().epoch(), Some(Epoch(1)));
+}
+
+#[test]
+fn an_epoch_ends_by_time_records_and_bytes() {
+    let mut harness = Harness::with_options(count, |options| options.commit.max_records = 2);
+    for time in 1..=4 {
+        harness.add(0, Some("k"), Some(time), "x");
+    }
+    harness.settle();
+    assert_eq!(harness.lane().epoch(), Some(Epoch(2)));
+    let mut harness = Harness::with_options(count, |options| options.commit.every = 100);
+    harness.left("k", 1, "x");
+    harness.clock(99);
+    assert_eq!(harness.lane().epoch(), Some(Epoch::GENESIS));
+    harness.clock(100);
+    assert_eq!(harness.lane().epoch(), Some(Epoch(1)));
+    let mut harness = Harness::with_options(count, |options| options.commit.max_bytes = 1);
+    harness.left("k", 1, "x");
+    harness.left("k", 2, "x");
+    assert_eq!(harness.lane().epoch(), Some(Epoch(2)));
+}
+
+#[test]
+fn a_crash_loses_the_open_epoch_and_nothing_else() {
+    let mut harness = Harness::new(count);
+    harness.step(Event::Ended { source: SourceIndex(1) });
+    harness.left("k", 1, "a");
+    harness.commit();
+    harness.left("k", 2, "lost");
+    harness.crash();
+    assert_eq!(harness.lane().status().sources[0].position, 1);
+    harness.left("k", 2, "b");
+    harness.left("k", 50, "c");
+    assert_eq!(texts(&mut harness), ["a", "b", "2 at 49", "2 at 49", "c"]);
+}
+
+#[test]
+fn watermark_and_ended_sources_survive_a_restore() {
+    let mut harness = Harness::new(count);
+    harness.step(Event::Ended { source: SourceIndex(1) });
+    harness.left("k", 100, "a");
+    harness.commit();
+    assert_eq!(harness.watermark(), 99);
+    harness.crash();
+    assert_eq!(harness.watermark(), 99);
+    harness.left("k", 99, "late");
+    harness.commit();
+    assert_eq!(harness.reports.last().map(|report| report.inputs[0].late), Some(1));
+}
+
+#[test]
+fn the_same_events_give_the_same_journal_whatever_the_epochs() {
+    let run = |max_records| {
+        let mut harness =
+            Harness::with_options(count, |options| options.commit.max_records = max_records);
+        harness.step(Event::Ended { source: SourceIndex(1) });
+        for time in 0..50 {
+            harness.left(&format!("k{}", time % 7), time, &format!("v{time}"));
+        }
+        texts(&mut harness)
+    };
+    assert_eq!(run(u32::MAX), run(1));
+    assert_eq!(run(3), run(3));
+}
