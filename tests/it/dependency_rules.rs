@@ -23,22 +23,13 @@ const ARROWS: [(&str, Arrows); 14] = [
     ("dovetail-embedded", Arrows::Only(&["dovetail-core"])),
     ("dovetail-codec", Arrows::Only(&["dovetail-core"])),
     ("dovetail-plugin", Arrows::Only(&["dovetail-core"])),
-    (
-        "dovetail-runtime",
-        Arrows::Only(&["dovetail-codec", "dovetail-core", "dovetail-plugin"]),
-    ),
-    (
-        "dovetail-admin",
-        Arrows::Only(&["dovetail-core", "dovetail-runtime"]),
-    ),
+    ("dovetail-runtime", Arrows::Only(&["dovetail-codec", "dovetail-core", "dovetail-plugin"])),
+    ("dovetail-admin", Arrows::Only(&["dovetail-core", "dovetail-runtime"])),
     ("dovetail-sdk", Arrows::Only(&["dovetail-core"])),
     ("dovetail", Arrows::All),
     ("dovetail-tests", Arrows::All),
     ("dovetail-bench-gen", Arrows::Only(&["dovetail-kafka"])),
-    (
-        "dovetail-conformance",
-        Arrows::Only(&["dovetail-core", "dovetail-plugin", "dovetail-sdk"]),
-    ),
+    ("dovetail-conformance", Arrows::Only(&["dovetail-core", "dovetail-plugin", "dovetail-sdk"])),
     // Every member below plugins/, examples/ and tests/guests/.
     (GUEST, Arrows::Only(&["dovetail-sdk"])),
 ];
@@ -50,10 +41,7 @@ const CORE_MAY_USE: [&str; 5] = ["bytes", "foldhash", "hashbrown", "thiserror", 
 
 /// Dependencies that shape what they touch, and the only packages that may name them.
 const OWNERS: [(&str, &[&str]); 9] = [
-    (
-        "rdkafka",
-        &["dovetail-kafka", "dovetail-tests", "dovetail-bench-gen"],
-    ),
+    ("rdkafka", &["dovetail-kafka", "dovetail-tests", "dovetail-bench-gen"]),
     ("rdkafka-sys", &["dovetail-kafka", "dovetail-bench-gen"]),
     ("rocksdb", &["dovetail-state"]),
     ("wasmtime", &["dovetail-plugin"]),
@@ -61,15 +49,7 @@ const OWNERS: [(&str, &[&str]); 9] = [
     ("tokio", &["dovetail-admin"]),
     ("notify", &["dovetail-runtime"]),
     ("clap", &["dovetail"]),
-    (
-        "anyhow",
-        &[
-            "dovetail",
-            "dovetail-tests",
-            "dovetail-bench-gen",
-            "dovetail-conformance",
-        ],
-    ),
+    ("anyhow", &["dovetail", "dovetail-tests", "dovetail-bench-gen", "dovetail-conformance"]),
 ];
 
 /// A member of the workspace with what it needs to run and to be built.
@@ -103,10 +83,8 @@ fn forbidden_arrow_is_named_with_what_is_allowed() {
     let found = forbidden_arrows(&bad);
     assert_eq!(
         found,
-        [
-            "dovetail-state -> dovetail-plugin: only dovetail-core is allowed; put what both need \
-             into core, or pass it in from host/src"
-        ]
+        ["dovetail-state -> dovetail-plugin: only dovetail-core is allowed; put what both need \
+             into core, or pass it in from host/src"]
     );
 }
 
@@ -118,16 +96,10 @@ fn unknown_member_is_to_be_put_into_the_table() {
 
 #[test]
 fn guest_uses_the_sdk_only() {
-    let mut guest = package(
-        "latest-dimension",
-        &["dovetail-sdk", "serde", "dovetail-core"],
-    );
+    let mut guest = package("latest-dimension", &["dovetail-sdk", "serde", "dovetail-core"]);
     guest.folder = "plugins/latest-dimension".to_owned();
     let found = forbidden_arrows(&guest);
-    assert!(
-        found[0].contains("only dovetail-sdk is allowed"),
-        "{found:?}"
-    );
+    assert!(found[0].contains("only dovetail-sdk is allowed"), "{found:?}");
 }
 
 #[test]
@@ -147,15 +119,11 @@ fn dependency_outside_its_owner_is_refused() {
 }
 
 fn forbidden_arrows(package: &Package) -> Vec<String> {
-    let is_guest = GUEST_FOLDERS
-        .iter()
-        .any(|folder| package.folder.starts_with(folder));
+    let is_guest = GUEST_FOLDERS.iter().any(|folder| package.folder.starts_with(folder));
     let row = if is_guest { GUEST } else { &package.name };
     let Some((_, arrows)) = ARROWS.iter().find(|(name, _)| *name == row) else {
         let name = &package.name;
-        return vec![format!(
-            "{name}: add it to ARROWS, and to ARCHITECTURE.md first"
-        )];
+        return vec![format!("{name}: add it to ARROWS, and to ARCHITECTURE.md first")];
     };
     let Arrows::Only(allowed) = arrows else {
         return Vec::new();
@@ -181,10 +149,7 @@ fn impure_core(package: &Package) -> Vec<String> {
     if package.name != "dovetail-core" {
         return Vec::new();
     }
-    let foreign = package
-        .dependencies
-        .iter()
-        .filter(|name| !CORE_MAY_USE.contains(&name.as_str()));
+    let foreign = package.dependencies.iter().filter(|name| !CORE_MAY_USE.contains(&name.as_str()));
     let mut complaints: Vec<String> = foreign
         .map(|name| {
             format!(
@@ -193,10 +158,7 @@ fn impure_core(package: &Package) -> Vec<String> {
             )
         })
         .collect();
-    let edges = package
-        .development
-        .iter()
-        .filter(|name| name.starts_with("dovetail"));
+    let edges = package.development.iter().filter(|name| name.starts_with("dovetail"));
     complaints.extend(edges.map(|name| {
         format!("dovetail-core's tests use {name}: test with core's own ports in memory")
     }));
@@ -251,15 +213,12 @@ fn packages() -> Vec<Package> {
 
 fn member(package: &Value, root: &str) -> Package {
     let manifest = text(&package["manifest_path"]);
-    let folder = manifest
-        .trim_start_matches(root)
-        .trim_start_matches('/')
-        .trim_end_matches("/Cargo.toml");
+    let folder =
+        manifest.trim_start_matches(root).trim_start_matches('/').trim_end_matches("/Cargo.toml");
     let of_kind = |is_development: bool| -> Vec<String> {
         let all = package["dependencies"].as_array().expect("a list");
-        let wanted = all
-            .iter()
-            .filter(|dependency| (dependency["kind"] == "dev") == is_development);
+        let wanted =
+            all.iter().filter(|dependency| (dependency["kind"] == "dev") == is_development);
         wanted.map(|dependency| text(&dependency["name"])).collect()
     };
     Package {

@@ -26,10 +26,7 @@ impl SourceFile {
     /// A file that exists only in a test.
     #[must_use]
     pub fn sample(path: &str, text: &str) -> Self {
-        SourceFile {
-            path: path.to_owned(),
-            text: text.to_owned(),
-        }
+        SourceFile { path: path.to_owned(), text: text.to_owned() }
     }
 
     /// Whether the name ends so, with the dot: `.rs`.

@@ -25,9 +25,7 @@ pub(super) fn no_banned_words(files: &[SourceFile]) -> Vec<String> {
         for (index, line) in file.text.lines().enumerate() {
             for (name, word, instead) in banned_names(line) {
                 let place = format!("{}:{}", file.path, index + 1);
-                complaints.push(format!(
-                    "{place}: `{name}`: do not say {word}, say {instead}"
-                ));
+                complaints.push(format!("{place}: `{name}`: do not say {word}, say {instead}"));
             }
         }
     }
@@ -41,9 +39,8 @@ fn banned_names(line: &str) -> Vec<(String, &'static str, &'static str)> {
     let mut found = Vec::new();
     for name in names.filter(|name| !NOT_OURS.contains(name)) {
         let words = words_of(name);
-        let banned = BANNED
-            .iter()
-            .find(|(word, _)| words.iter().any(|w| w.trim_end_matches('s') == *word));
+        let banned =
+            BANNED.iter().find(|(word, _)| words.iter().any(|w| w.trim_end_matches('s') == *word));
         if let Some((word, instead)) = banned {
             found.push((name.to_owned(), *word, *instead));
         }

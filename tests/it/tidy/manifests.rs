@@ -4,9 +4,7 @@ use super::SourceFile;
 
 /// The packages of the repository; the top manifest is only a list of them.
 fn packages(files: &[SourceFile]) -> impl Iterator<Item = (&SourceFile, toml::Table)> {
-    let manifests = files
-        .iter()
-        .filter(|file| file.path.ends_with("Cargo.toml"));
+    let manifests = files.iter().filter(|file| file.path.ends_with("Cargo.toml"));
     manifests.filter_map(|file| {
         let table: toml::Table = file.text.parse().ok()?;
         table.contains_key("package").then_some((file, table))
@@ -41,10 +39,7 @@ pub(super) fn descriptions(files: &[SourceFile]) -> Vec<String> {
         description.is_none_or(str::is_empty)
     });
     let complaint = |(file, _): (&SourceFile, toml::Table)| {
-        format!(
-            "{}: add a `description`: what it does, in one sentence",
-            file.path
-        )
+        format!("{}: add a `description`: what it does, in one sentence", file.path)
     };
     without.map(complaint).collect()
 }

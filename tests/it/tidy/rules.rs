@@ -14,12 +14,10 @@ const UNFINISHED: [&str; 3] = ["TODO", "FIXME", "XXX"];
 const LEFTOVER: &str = "dbg!(";
 // In two parts, so that this file does not break its own rules.
 const MACHINE_FOLDERS: [&str; 2] = [concat!("/wo", "rk/"), concat!("/ro", "ot/")];
-const REGISTRY_HOSTS: [&str; 8] = [
-    "index", "repo", "repo1", "registry", "files", "proxy", "deb", "static",
-];
-const GRAB_BAGS: [&str; 8] = [
-    "util", "utils", "common", "helper", "helpers", "misc", "shared", "tools",
-];
+const REGISTRY_HOSTS: [&str; 8] =
+    ["index", "repo", "repo1", "registry", "files", "proxy", "deb", "static"];
+const GRAB_BAGS: [&str; 8] =
+    ["util", "utils", "common", "helper", "helpers", "misc", "shared", "tools"];
 
 fn rust(files: &[SourceFile]) -> impl Iterator<Item = &SourceFile> {
     files.iter().filter(|file| file.has_extension(".rs"))
@@ -124,13 +122,9 @@ pub(super) fn no_registry_hosts(files: &[SourceFile]) -> Vec<String> {
         let hosts = line.split("://").skip(1);
         let mut labels = hosts.filter_map(|rest| rest.split('.').next());
         let label = labels.find(|label| REGISTRY_HOSTS.contains(label))?;
-        Some(format!(
-            "a registry's host ({label}…): name the package, its client knows the host"
-        ))
+        Some(format!("a registry's host ({label}…): name the package, its client knows the host"))
     };
-    let written = files
-        .iter()
-        .filter(|file| !file.path.ends_with("Cargo.lock"));
+    let written = files.iter().filter(|file| !file.path.ends_with("Cargo.lock"));
     written.flat_map(|file| by_line(file, find)).collect()
 }
 
@@ -228,9 +222,6 @@ mod tests {
         let code = "load(\"loops\"); load(\"../guests/traps\")";
         let files = [SourceFile::sample("tests/it/sandbox.rs", code)];
         let guests = ["loops", "traps", "leaks"].map(str::to_owned);
-        assert_advice(
-            &guests_are_tested(&guests, &files),
-            "no test names \"leaks\"",
-        );
+        assert_advice(&guests_are_tested(&guests, &files), "no test names \"leaks\"");
     }
 }

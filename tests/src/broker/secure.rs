@@ -22,9 +22,8 @@ pub struct Secure {
 
 impl Secure {
     pub(super) fn new(folder: &Path, plain_bootstrap: &str) -> Result<Self> {
-        let (host, port) = plain_bootstrap
-            .rsplit_once(':')
-            .context("the bootstrap address has no port")?;
+        let (host, port) =
+            plain_bootstrap.rsplit_once(':').context("the bootstrap address has no port")?;
         let port: u16 = port.parse().context("read the broker's port")?;
         Ok(Secure {
             // kafka.sh reserves the two ports behind the plain one.
@@ -53,13 +52,7 @@ pub(super) fn prepare(folder: &Path) -> Result<String> {
     let name = ["-dname", "CN=127.0.0.1"];
     let names = ["-ext", "SAN=ip:127.0.0.1,dns:localhost"];
     let pair = ["-genkeypair"].iter();
-    keytool(
-        pair.chain(&store)
-            .chain(&secret)
-            .chain(&key)
-            .chain(&name)
-            .chain(&names),
-    )?;
+    keytool(pair.chain(&store).chain(&secret).chain(&key).chain(&name).chain(&names))?;
     let export = ["-exportcert", "-rfc", "-file"];
     let certificate = certificate(folder);
     let file = [path_text(&certificate)?];
@@ -94,8 +87,7 @@ pub(super) fn format_arguments() -> String {
 }
 
 fn path_text(path: &Path) -> Result<&str> {
-    path.to_str()
-        .with_context(|| format!("{} is not UTF-8", path.display()))
+    path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))
 }
 
 fn keytool<'a>(arguments: impl Iterator<Item = &'a &'a str>) -> Result<()> {

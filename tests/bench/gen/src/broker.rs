@@ -27,9 +27,7 @@ fn client(brokers: &str) -> ClientConfig {
     reason = "latency is measured against the wall clock that the producer wrote down"
 )]
 pub(crate) fn wall_clock_ms() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_millis() as u64)
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
 #[expect(
@@ -117,11 +115,8 @@ pub(crate) fn send(
     value: &str,
     time: i64,
 ) {
-    let mut record = BaseRecord::to(topic)
-        .partition(partition)
-        .key(key)
-        .payload(value)
-        .timestamp(time);
+    let mut record =
+        BaseRecord::to(topic).partition(partition).key(key).payload(value).timestamp(time);
     while let Err((_, refused)) = producer.send(record) {
         producer.poll(Duration::from_millis(2));
         record = refused;
@@ -138,9 +133,7 @@ pub(crate) fn drain(producer: &BaseProducer) {
 pub(crate) fn end_offsets(consumer: &BaseConsumer, topic: &str) -> i64 {
     (0..PARTITIONS)
         .map(|partition| {
-            consumer
-                .fetch_watermarks(topic, partition, REQUEST_LIMIT)
-                .map_or(0, |(_, end)| end)
+            consumer.fetch_watermarks(topic, partition, REQUEST_LIMIT).map_or(0, |(_, end)| end)
         })
         .sum()
 }

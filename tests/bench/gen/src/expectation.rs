@@ -24,9 +24,7 @@ impl Expectation {
                     ("OK", campaign(*key))
                 };
                 let (user, event) = (format!("u{key:08}"), format!("e{id:010}"));
-                self.sum = self
-                    .sum
-                    .wrapping_add(checksum(&user, &event, status, &campaign));
+                self.sum = self.sum.wrapping_add(checksum(&user, &event, status, &campaign));
             }
         }
     }

@@ -20,7 +20,7 @@ pub(crate) struct Latency<'a> {
     /// Records produced before this moment do not count.
     pub(crate) skip_before_ms: u64,
     pub(crate) isolation: &'a str,
-    /// File for one line "<epoch ms> <count> <max latency ms>" per slot (for recovery times).
+    /// File for one line `EPOCH_MS COUNT MAX_LATENCY_MS` per slot (for recovery times).
     pub(crate) series: &'a str,
     pub(crate) label: &'a str,
 }
@@ -34,11 +34,7 @@ struct Slot {
 
 impl Slot {
     fn new(number: u64) -> Self {
-        Slot {
-            number,
-            count: 0,
-            max_ms: 0,
-        }
+        Slot { number, count: 0, max_ms: 0 }
     }
 
     fn write_to(&self, series: &mut File) -> std::io::Result<()> {
@@ -100,10 +96,8 @@ pub(crate) fn latency(arguments: &Latency<'_>) -> Result<()> {
 
 /// Keys that wait for their dimension, or for the flush, say nothing about latency.
 fn produce_time_of_ordinary_key(json: &str) -> Option<u64> {
-    let key: u64 = member(json, "\"user_id\"")
-        .get(1..)
-        .and_then(|digits| digits.parse().ok())
-        .unwrap_or(0);
+    let key: u64 =
+        member(json, "\"user_id\"").get(1..).and_then(|digits| digits.parse().ok()).unwrap_or(0);
     if never_has_dimension(key) || dimension_comes_late(key) || key >= KEYS {
         return None;
     }

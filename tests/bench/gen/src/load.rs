@@ -43,11 +43,8 @@ impl<'a> Sender<'a> {
         self.expectation.add(event);
         let address = event.encode(produced_at_ms, &mut self.buffer);
         self.bytes += self.buffer.len();
-        let topic = if address.is_dimension {
-            self.inputs.dimensions
-        } else {
-            self.inputs.behaviours
-        };
+        let topic =
+            if address.is_dimension { self.inputs.dimensions } else { self.inputs.behaviours };
         send(
             &self.producer,
             (topic, address.partition),
@@ -119,10 +116,7 @@ pub(crate) fn pace(inputs: &Inputs<'_>, rate: u64, seconds: u64, seed: u64) -> R
 fn begin_mix(producer: &BaseProducer) -> Instant {
     drain(producer);
     eprintln!("mix starts");
-    println!(
-        "{{\"mix_start_ms\":{}}}",
-        wall_clock_ms() + BEFORE_MIX.as_millis() as u64
-    );
+    println!("{{\"mix_start_ms\":{}}}", wall_clock_ms() + BEFORE_MIX.as_millis() as u64);
     pause(BEFORE_MIX);
     Instant::now()
 }

@@ -37,9 +37,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &[String]) -> Result<()> {
-    let (command, rest) = arguments
-        .split_first()
-        .context("see README.md for the commands")?;
+    let (command, rest) = arguments.split_first().context("see README.md for the commands")?;
     let a = Arguments(rest);
     match command.as_str() {
         "topics" => broker::create_topics(a.text(0)?, &a.texts_from(1)),
@@ -68,11 +66,7 @@ fn run(arguments: &[String]) -> Result<()> {
         }),
         "cpu" => {
             let pid = a.text(0)?;
-            println!(
-                "{:.2} {}",
-                process::cpu_seconds(pid),
-                process::peak_rss_mb(pid)
-            );
+            println!("{:.2} {}", process::cpu_seconds(pid), process::peak_rss_mb(pid));
             Ok(())
         }
         other => bail!("unknown command {other}; see README.md"),
@@ -84,10 +78,7 @@ struct Arguments<'a>(&'a [String]);
 
 impl<'a> Arguments<'a> {
     fn text(&self, index: usize) -> Result<&'a str> {
-        self.0
-            .get(index)
-            .map(String::as_str)
-            .context("see README.md for the commands")
+        self.0.get(index).map(String::as_str).context("see README.md for the commands")
     }
 
     fn texts_from(&self, index: usize) -> Vec<&'a str> {
@@ -96,8 +87,7 @@ impl<'a> Arguments<'a> {
 
     fn number(&self, index: usize) -> Result<u64> {
         let text = self.text(index)?;
-        text.parse()
-            .with_context(|| format!("expected a number, found {text}"))
+        text.parse().with_context(|| format!("expected a number, found {text}"))
     }
 
     fn inputs(&self) -> Result<load::Inputs<'a>> {

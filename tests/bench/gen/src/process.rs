@@ -9,18 +9,9 @@ const TICKS_PER_SECOND: f64 = 100.0;
 pub(crate) fn cpu_seconds(pid: &str) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // The name, in parentheses, may contain blanks: count the fields behind it.
-    let fields: Vec<&str> = stat
-        .rsplit(')')
-        .next()
-        .unwrap_or("")
-        .split_whitespace()
-        .collect();
-    let ticks = |index: usize| -> f64 {
-        fields
-            .get(index)
-            .and_then(|v| v.parse().ok())
-            .unwrap_or(0.0)
-    };
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
+    let ticks =
+        |index: usize| -> f64 { fields.get(index).and_then(|v| v.parse().ok()).unwrap_or(0.0) };
     (ticks(11) + ticks(12)) / TICKS_PER_SECOND
 }
 

@@ -39,18 +39,8 @@ pub(crate) const fn preload_count() -> u64 {
 
 /// One record to be produced; times in ms.
 pub(crate) enum Event {
-    Dimension {
-        key: u64,
-        version: u32,
-        tag: u64,
-        time: u64,
-    },
-    Behaviour {
-        key: u64,
-        id: u64,
-        time: u64,
-        amount: u64,
-    },
+    Dimension { key: u64, version: u32, tag: u64, time: u64 },
+    Behaviour { key: u64, id: u64, time: u64, amount: u64 },
 }
 
 /// Where an encoded event goes.
@@ -71,23 +61,13 @@ impl Event {
     pub(crate) fn encode(&self, produced_at_ms: u64, buffer: &mut String) -> Address {
         buffer.clear();
         let written = match self {
-            Event::Dimension {
-                key,
-                version,
-                tag,
-                time,
-            } => write!(
+            Event::Dimension { key, version, tag, time } => write!(
                 buffer,
                 "{{\"user_id\":\"u{key:08}\",\"campaign\":\"{}\",\"tag\":\"t{tag:02}\",\
                  \"version\":{version},\"ts\":{time}}}",
                 campaign(*key)
             ),
-            Event::Behaviour {
-                key,
-                id,
-                time,
-                amount,
-            } => write!(
+            Event::Behaviour { key, id, time, amount } => write!(
                 buffer,
                 "{{\"user_id\":\"u{key:08}\",\"event_id\":\"e{id:010}\",\"ts\":{time},\
                  \"amount\":{amount},\"pt\":{produced_at_ms}}}"
@@ -98,11 +78,7 @@ impl Event {
             Event::Dimension { key, .. } => (true, *key),
             Event::Behaviour { key, .. } => (false, *key),
         };
-        Address {
-            is_dimension,
-            partition: (key % PARTITIONS as u64) as i32,
-            key,
-        }
+        Address { is_dimension, partition: (key % PARTITIONS as u64) as i32, key }
     }
 }
 
@@ -181,12 +157,7 @@ impl Stream {
             *newest += 1;
             *newest
         };
-        Event::Dimension {
-            key,
-            version,
-            tag: self.random.below(100),
-            time,
-        }
+        Event::Dimension { key, version, tag: self.random.below(100), time }
     }
 
     fn behaviour(&mut self, key: u64) -> Event {
@@ -251,20 +222,10 @@ impl Stream {
         let time = START_MS + self.span_ms.max(self.elapsed_ms()) + FLUSH_AFTER_MS;
         self.flushed += 1;
         if self.flushed % 2 == 1 {
-            return Some(Event::Dimension {
-                key,
-                version: 1,
-                tag: 0,
-                time,
-            });
+            return Some(Event::Dimension { key, version: 1, tag: 0, time });
         }
         self.next_id += 1;
-        Some(Event::Behaviour {
-            key,
-            id: self.next_id,
-            time,
-            amount: 1,
-        })
+        Some(Event::Behaviour { key, id: self.next_id, time, amount: 1 })
     }
 }
 
@@ -272,10 +233,7 @@ impl Iterator for Stream {
     type Item = Event;
 
     fn next(&mut self) -> Option<Event> {
-        let event = self
-            .preload()
-            .or_else(|| self.late_dimension())
-            .or_else(|| self.mix());
+        let event = self.preload().or_else(|| self.late_dimension()).or_else(|| self.mix());
         if event.is_some() {
             self.index += 1;
             return event;
@@ -305,9 +263,6 @@ mod tests {
 
     #[test]
     fn same_seed_gives_the_bytes_that_the_published_figures_were_measured_with() {
-        assert_eq!(
-            fingerprint(Stream::new(42, 500_000, 720_000)),
-            0xeaf7_6946_8d75_10f7
-        );
+        assert_eq!(fingerprint(Stream::new(42, 500_000, 720_000)), 0xeaf7_6946_8d75_10f7);
     }
 }

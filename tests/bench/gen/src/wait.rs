@@ -15,7 +15,7 @@ pub(crate) struct Wait<'a> {
     pub(crate) output: &'a str,
     pub(crate) expected: i64,
     pub(crate) events: f64,
-    /// A file that the peer writes at its first record: "<epoch ms> <cpu seconds so far>".
+    /// A file that the peer writes at its first record: `EPOCH_MS CPU_SECONDS_SO_FAR`.
     pub(crate) mark: &'a str,
     /// Process id of the join.
     pub(crate) peer: &'a str,
@@ -83,10 +83,7 @@ fn last_record(
 ) -> Result<Sample, i64> {
     let limit = Duration::from_secs(arguments.limit_s);
     let mut end = -1_i64;
-    let mut sample = Sample {
-        at_ms: wall_clock_ms(),
-        ..Sample::default()
-    };
+    let mut sample = Sample { at_ms: wall_clock_ms(), ..Sample::default() };
     loop {
         let now = end_offsets(committed, arguments.output);
         if now != end {
