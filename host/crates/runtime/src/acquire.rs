@@ -86,9 +86,7 @@ pub fn acquire(
         }
     };
     let descriptor = pipeline.revision.descriptor();
-    let state_ids = identity
-        .state_ids(descriptor)
-        .map_err(AcquireError::Identity)?;
+    let state_ids = identity.state_ids(descriptor).map_err(AcquireError::Identity)?;
     let expiry = expiry_of(descriptor, &state_ids);
     let mut store = match store {
         Some(store) => store,
@@ -98,27 +96,15 @@ pub fn acquire(
     let (positions, journal_next) = match &start {
         Start::Genesis { positions, .. } => (positions.clone(), 0),
         Start::Resume(head) => {
-            let positions = head
-                .record
-                .sources
-                .iter()
-                .map(|source| source.position)
-                .collect();
+            let positions = head.record.sources.iter().map(|source| source.position).collect();
             (positions, head.journal_next)
         }
     };
     parts.log.resume(&positions)?;
-    let switch = pipeline
-        .revision
-        .instantiate(parts.lane, state_ids)
-        .map_err(AcquireError::Open)?;
+    let switch =
+        pipeline.revision.instantiate(parts.lane, state_ids).map_err(AcquireError::Open)?;
     let lane = make_lane(parts, pipeline, switch, store, attempt, start, now);
-    Ok(Acquired {
-        lane,
-        identity,
-        journal_next,
-        replayed,
-    })
+    Ok(Acquired { lane, identity, journal_next, replayed })
 }
 
 /// Looks, decides and replays; a store of another history is emptied and filled again.
@@ -143,18 +129,9 @@ fn find_start(
         match decide(&facts) {
             Plan::Genesis => {
                 let positions = log.start_positions()?;
-                return Ok((
-                    Start::Genesis {
-                        identity: identity.clone(),
-                        positions,
-                    },
-                    0,
-                ));
+                return Ok((Start::Genesis { identity: identity.clone(), positions }, 0));
             }
-            Plan::Resume {
-                target,
-                repairs_offsets,
-            } => {
+            Plan::Resume { target, repairs_offsets } => {
                 if repairs_offsets {
                     tracing::warn!(
                         lane = lane.0,
@@ -167,21 +144,16 @@ fn find_start(
                     .replay(log, lane, from, store, progress)
                     .map_err(AcquireError::from)?
                     .or(stored);
-                let head = head
-                    .filter(|head| head.record.epoch == target)
-                    .ok_or_else(|| {
-                        LogError::Doubt(format!("epoch {} was not reached by replaying", target.0))
-                    })?;
+                let head = head.filter(|head| head.record.epoch == target).ok_or_else(|| {
+                    LogError::Doubt(format!("epoch {} was not reached by replaying", target.0))
+                })?;
                 if !repairs_offsets {
                     compare_positions(&head, committed)?;
                 }
                 return Ok((Start::Resume(Box::new(head)), replayed));
             }
             Plan::RebuildStore { found } => {
-                tracing::warn!(
-                    lane = lane.0,
-                    "rebuilding keyed state from the journal: {found}"
-                );
+                tracing::warn!(lane = lane.0, "rebuilding keyed state from the journal: {found}");
                 if stored.is_none() {
                     return Err(LogError::Corrupt(found).into());
                 }

@@ -26,9 +26,7 @@ impl Clock for SystemClock {
 pub fn now() -> ProcessingTime {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
-        .map_or(0, |elapsed| {
-            i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX)
-        })
+        .map_or(0, |elapsed| i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX))
 }
 
 /// Draws the id of an attempt each time a lane is acquired; no two attempts may share one.

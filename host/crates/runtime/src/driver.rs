@@ -13,10 +13,11 @@ use crossbeam_channel::{Receiver, Sender};
 use dovetail_core::{
     clock::Clock,
     epoch::{Attempt, LaneId},
-    lane::StopCause,
+    lane::{PluginSwitch, StopCause},
     log::LogError,
     state::{StateStore, StoreError},
     time::ProcessingTime,
+    timers::{Timer, TimerDomain},
 };
 
 use crate::{
@@ -96,9 +97,7 @@ pub struct LaneDriver {
 
 impl std::fmt::Debug for LaneDriver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LaneDriver")
-            .field("lane", &self.parts.lane)
-            .finish_non_exhaustive()
+        f.debug_struct("LaneDriver").field("lane", &self.parts.lane).finish_non_exhaustive()
     }
 }
 
@@ -140,9 +139,7 @@ impl LaneDriver {
     /// Does the next piece of the lane's life.
     pub fn advance(&mut self, clock: &mut dyn Clock) -> Advance {
         let now = clock.read();
-        self.port
-            .heartbeat
-            .store(now, std::sync::atomic::Ordering::Relaxed);
+        self.port.heartbeat.store(now, std::sync::atomic::Ordering::Relaxed);
         self.take_commands(now);
         let state = std::mem::replace(&mut self.state, State::Acquire);
         let (state, advance) = match state {
@@ -163,39 +160,45 @@ impl LaneDriver {
     fn take_commands(&mut self, now: ProcessingTime) {
         while let Ok(command) = self.commands.try_recv() {
             match command {
-                LaneCommand::Stop => {
-                    self.stops = true;
-                    if let State::Run(turning) = &mut self.state {
-                        turning.close();
-                    }
-                    self.port.show(|view| view.enter(Phase::Stopping, now));
+                LaneCommand::Stop => self.stop(now),
+                LaneCommand::Timers { limit, reply } => self.tell_timers(limit, &reply),
+                LaneCommand::Switch { revision, switch, done } => {
+                    self.switch(revision, switch, done);
                 }
-                LaneCommand::Timers { limit, reply } => {
-                    let timers = match &mut self.state {
-                        State::Run(turning) => turning.lane_mut().timers_next(limit),
-                        State::Acquire | State::Fenced(_) | State::Pause(_) | State::Ended(_) => {
-                            Ok(Vec::new())
-                        }
-                    };
-                    // A failing store is met again by the lane itself; the asker may be gone.
-                    if reply.try_send(timers.unwrap_or_default()).is_err() {
-                        tracing::debug!("nobody waits for the timers any more");
-                    }
-                }
-                LaneCommand::Switch {
-                    revision,
-                    switch,
-                    done,
-                } => match &mut self.state {
-                    State::Run(turning) => {
-                        turning.switch(switch);
-                        self.switching = Some((revision, done));
-                    }
-                    State::Acquire | State::Fenced(_) | State::Pause(_) | State::Ended(_) => {
-                        self.pipeline.revision = revision;
-                        tell(&done, self.parts.lane);
-                    }
-                },
+            }
+        }
+    }
+
+    fn stop(&mut self, now: ProcessingTime) {
+        self.stops = true;
+        if let State::Run(turning) = &mut self.state {
+            turning.close();
+        }
+        self.port.show(|view| view.enter(Phase::Stopping, now));
+    }
+
+    fn tell_timers(&mut self, limit: usize, reply: &Sender<Vec<(TimerDomain, Timer)>>) {
+        let timers = match &mut self.state {
+            State::Run(turning) => turning.lane_mut().timers_next(limit),
+            State::Acquire | State::Fenced(_) | State::Pause(_) | State::Ended(_) => Ok(Vec::new()),
+        };
+        // A failing store is met again by the lane itself.
+        if reply.try_send(timers.unwrap_or_default()).is_err() {
+            tracing::debug!("nobody waits for the timers any more");
+        }
+    }
+
+    fn switch(
+        &mut self,
+        revision: Arc<dyn Revision>,
+        switch: Box<PluginSwitch>,
+        done: Sender<LaneId>,
+    ) {
+        self.switching = Some((revision, done));
+        match &mut self.state {
+            State::Run(turning) => turning.switch(switch),
+            State::Acquire | State::Fenced(_) | State::Pause(_) | State::Ended(_) => {
+                self.take_over_revision();
             }
         }
     }
@@ -205,18 +208,11 @@ impl LaneDriver {
         self.attempt = (self.attempts)();
         let port = Arc::clone(&self.port);
         let mut progress = |_| {
-            port.heartbeat
-                .store(crate::clock::now(), std::sync::atomic::Ordering::Relaxed);
+            port.heartbeat.store(crate::clock::now(), std::sync::atomic::Ordering::Relaxed);
         };
         let store = self.store.take();
-        let acquired = acquire(
-            &mut self.parts,
-            &self.pipeline,
-            store,
-            self.attempt,
-            now,
-            &mut progress,
-        );
+        let acquired =
+            acquire(&mut self.parts, &self.pipeline, store, self.attempt, now, &mut progress);
         match acquired {
             Ok(acquired) => (self.acquired(acquired, now), Advance::Again),
             Err(error) => self.not_acquired(error, now),
@@ -233,7 +229,11 @@ impl LaneDriver {
         );
         self.journal_next = Some(acquired.journal_next);
         *lock(&self.port.identity) = Some(acquired.identity);
-        let turning = LaneLoop::new(acquired.lane, self.parts.sources.clone());
+        let turning = LaneLoop::new(
+            acquired.lane,
+            self.parts.sources.clone(),
+            self.pipeline.options.commit.every,
+        );
         self.port.show(|view| view.enter(Phase::Running, now));
         self.show(&turning, now);
         State::Run(Box::new(turning))
@@ -252,12 +252,8 @@ impl LaneDriver {
     }
 
     fn run(&mut self, mut turning: Box<LaneLoop>, clock: &mut dyn Clock) -> (State, Advance) {
-        let outcome = tick(
-            &mut turning,
-            self.parts.log.as_mut(),
-            self.parts.decoder.as_mut(),
-            clock,
-        );
+        let outcome =
+            tick(&mut turning, self.parts.log.as_mut(), self.parts.decoder.as_mut(), clock);
         let now = clock.read();
         self.publish(&mut turning, now);
         self.finish_switch(&turning);
@@ -303,13 +299,7 @@ impl LaneDriver {
         }
         let committed = std::mem::take(&mut turning.committed);
         let has_committed = !committed.is_empty();
-        for Committed {
-            report,
-            journal_next,
-            commit_ms,
-            at,
-        } in committed
-        {
+        for Committed { report, journal_next, commit_ms, at } in committed {
             self.journal_next = Some(journal_next);
             if report.inputs.iter().any(|counts| counts.records > 0) || report.timers_fired > 0 {
                 self.failure = None;
@@ -356,9 +346,7 @@ impl LaneDriver {
         if let Some(identity) = lock(&self.port.identity).as_ref()
             && let Ok(state_ids) = identity.state_ids(revision.descriptor())
         {
-            self.parts
-                .stores
-                .set_expiry(&expiry_of(revision.descriptor(), &state_ids));
+            self.parts.stores.set_expiry(&expiry_of(revision.descriptor(), &state_ids));
         }
         self.pipeline.revision = revision;
         tell(&done, self.parts.lane);
@@ -376,10 +364,7 @@ impl LaneDriver {
             && let Err(error) = store.flush()
         {
             // Nothing is lost: the journal holds it.
-            tracing::warn!(
-                lane = self.parts.lane.0,
-                "keyed state was not flushed: {error}"
-            );
+            tracing::warn!(lane = self.parts.lane.0, "keyed state was not flushed: {error}");
         }
         let phase = match &end {
             LaneEnd::Finished => Phase::Finished,
@@ -395,14 +380,7 @@ impl LaneDriver {
 
     fn fatal(&mut self, kind: FatalKind, message: String, now: ProcessingTime) -> (State, Advance) {
         let lane = Some(self.parts.lane);
-        self.ended(
-            LaneEnd::Fatal(FatalCause {
-                lane,
-                kind,
-                message,
-            }),
-            now,
-        )
+        self.ended(LaneEnd::Fatal(FatalCause { lane, kind, message }), now)
     }
 
     /// What the log did instead of what was asked: recover, look for a successor, or stop.

@@ -49,12 +49,7 @@ impl FencedWatch {
         now: ProcessingTime,
     ) -> Self {
         let until = now.saturating_add(transaction_timeout.saturating_mul(2));
-        Self {
-            lane,
-            attempt,
-            journal_next,
-            until,
-        }
+        Self { lane, attempt, journal_next, until }
     }
 
     /// Looks once.

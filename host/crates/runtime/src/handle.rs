@@ -76,9 +76,7 @@ pub struct LanePort {
 
 impl fmt::Debug for LanePort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LanePort")
-            .field("lane", &self.lane)
-            .finish_non_exhaustive()
+        f.debug_struct("LanePort").field("lane", &self.lane).finish_non_exhaustive()
     }
 }
 
@@ -230,11 +228,7 @@ pub fn table(differences: &[Difference]) -> String {
 }
 
 fn numbers(lanes: &[LaneId]) -> String {
-    lanes
-        .iter()
-        .map(|lane| lane.0.to_string())
-        .collect::<Vec<_>>()
-        .join(", ")
+    lanes.iter().map(|lane| lane.0.to_string()).collect::<Vec<_>>().join(", ")
 }
 
 struct Shared {
@@ -258,9 +252,7 @@ pub struct Handle(Arc<Shared>);
 
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Handle")
-            .field(&self.0.names.pipeline)
-            .finish()
+        f.debug_tuple("Handle").field(&self.0.names.pipeline).finish()
     }
 }
 
@@ -313,11 +305,7 @@ impl Handle {
     /// Returns what every lane shows.
     #[must_use]
     pub fn lanes(&self) -> Vec<LaneView> {
-        self.0
-            .lanes
-            .iter()
-            .map(|port| lock(&port.view).clone())
-            .collect()
+        self.0.lanes.iter().map(|port| lock(&port.view).clone()).collect()
     }
 
     /// Returns why the pipeline is not ready, and what an operator should know.
@@ -326,11 +314,7 @@ impl Handle {
         let now = clock::now();
         let mut readiness = Readiness::default();
         let mut add = |code, message| {
-            readiness.reasons.push(NotReady {
-                code,
-                lane: None,
-                message,
-            })
+            readiness.reasons.push(NotReady { code, lane: None, message });
         };
         if let Some(cause) = self.fatal() {
             add("fatal", cause.to_string());
@@ -340,15 +324,10 @@ impl Handle {
         }
         let findings = self.0.keys.findings();
         if let Some(newest) = findings.violations.back() {
-            add(
-                "copartition",
-                format!("{newest} ({} such records)", findings.violation_count),
-            );
+            add("copartition", format!("{newest} ({} such records)", findings.violation_count));
         }
         for view in self.lanes() {
-            readiness
-                .reasons
-                .extend(lane_reasons(&view, self.0.commit_every, now));
+            readiness.reasons.extend(lane_reasons(&view, self.0.commit_every, now));
         }
         readiness.warnings.extend(findings.nothing_matched);
         readiness
@@ -384,11 +363,7 @@ impl Handle {
         let mut timers = Vec::new();
         for (lane, answer) in replies {
             let answered = answer.recv_timeout(ANSWER_TIMEOUT).unwrap_or_default();
-            timers.extend(
-                answered
-                    .into_iter()
-                    .map(|(domain, timer)| (lane, domain, timer)),
-            );
+            timers.extend(answered.into_iter().map(|(domain, timer)| (lane, domain, timer)));
         }
         timers.sort_by(|a, b| (a.1, &a.2).cmp(&(b.1, &b.2)));
         timers.truncate(limit);
@@ -431,13 +406,8 @@ impl Handle {
     #[must_use]
     pub fn running_revision(&self) -> String {
         let revisions = lock(&self.0.revisions);
-        let running = revisions
-            .iter()
-            .rev()
-            .find(|entry| entry.state == RevisionState::Active);
-        running
-            .map(|entry| entry.digest.clone())
-            .unwrap_or_default()
+        let running = revisions.iter().rev().find(|entry| entry.state == RevisionState::Active);
+        running.map(|entry| entry.digest.clone()).unwrap_or_default()
     }
 
     /// Notes that a revision did not pass the gate.
@@ -494,10 +464,7 @@ impl Handle {
             return Ok(());
         }
         tracing::warn!(digest, "lanes {} have not switched yet", numbers(&waiting));
-        Err(SwapError::Slow {
-            digest,
-            lanes: waiting,
-        })
+        Err(SwapError::Slow { digest, lanes: waiting })
     }
 
     fn instantiate(
@@ -512,17 +479,10 @@ impl Handle {
         for port in self.0.lanes.iter().filter(|port| !port.has_ended()) {
             let state_ids = self
                 .state_ids(port, revision.descriptor())
-                .map_err(|differences| SwapError::States {
-                    digest: digest(),
-                    differences,
-                })?;
+                .map_err(|differences| SwapError::States { digest: digest(), differences })?;
             let switch = revision
                 .instantiate(port.lane, state_ids)
-                .map_err(|reason| SwapError::Open {
-                    digest: digest(),
-                    lane: port.lane,
-                    reason,
-                })?;
+                .map_err(|reason| SwapError::Open { digest: digest(), lane: port.lane, reason })?;
             switches.push((Arc::clone(port), switch));
         }
         Ok(switches)
@@ -534,10 +494,7 @@ impl Handle {
         descriptor: &PluginDescriptor,
     ) -> Result<Vec<StateId>, Vec<Difference>> {
         let committed = lock(&port.identity);
-        committed
-            .as_ref()
-            .unwrap_or(&self.0.identity)
-            .state_ids(descriptor)
+        committed.as_ref().unwrap_or(&self.0.identity).state_ids(descriptor)
     }
 
     /// Returns the lanes that have not switched in time.
@@ -575,16 +532,9 @@ impl Handle {
     fn note(&self, digest: &str, origin: RevisionOrigin, state: RevisionState) -> ProcessingTime {
         let at = clock::now();
         let mut revisions = lock(&self.0.revisions);
-        revisions.push(RevisionEntry {
-            digest: digest.to_owned(),
-            at,
-            origin,
-            state,
-        });
+        revisions.push(RevisionEntry { digest: digest.to_owned(), at, origin, state });
         if revisions.len() > REVISIONS_KEPT {
-            let oldest = revisions
-                .iter()
-                .position(|entry| entry.state != RevisionState::Active);
+            let oldest = revisions.iter().position(|entry| entry.state != RevisionState::Active);
             revisions.remove(oldest.unwrap_or(0));
         }
         at

@@ -102,15 +102,9 @@ fn next_record(
     chunk: &Bytes,
 ) -> Result<Option<(JournaledEpoch, usize)>, LogError> {
     let corrupt = |what: String| {
-        LogError::Corrupt(format!(
-            "the journal of lane {} at offset {offset}: {what}",
-            lane.0
-        ))
+        LogError::Corrupt(format!("the journal of lane {} at offset {offset}: {what}", lane.0))
     };
-    let Some(bytes) = assembler
-        .add(chunk)
-        .map_err(|error| corrupt(error.to_string()))?
-    else {
+    let Some(bytes) = assembler.add(chunk).map_err(|error| corrupt(error.to_string()))? else {
         return Ok(None);
     };
     let epoch = codec::decode(&bytes).map_err(|error| corrupt(error.to_string()))?;
@@ -161,11 +155,7 @@ impl Scan {
                 Ok(applied) => head = Some(applied),
                 Err(error) => failure = Some(ReplayError::Store(error)),
             }
-            if failure.is_some() {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            }
+            if failure.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })
         .map_err(ReplayError::Log)?;
         let is_whole = facts.next().is_none();
@@ -185,16 +175,9 @@ fn apply(
     epoch: JournaledEpoch,
     journal_next: i64,
 ) -> Result<StoredHead, StoreError> {
-    let head = StoredHead {
-        record: epoch.record,
-        hash: epoch.hash,
-        journal_next,
-    };
+    let head = StoredHead { record: epoch.record, hash: epoch.hash, journal_next };
     let bytes = codec::encode_stored(&head);
-    let mut changes = epoch
-        .changes
-        .iter()
-        .map(|(row, value)| (row.as_ref(), value.as_deref()));
+    let mut changes = epoch.changes.iter().map(|(row, value)| (row.as_ref(), value.as_deref()));
     store.apply(&mut changes, &bytes, head.record.clocks())?;
     Ok(head)
 }

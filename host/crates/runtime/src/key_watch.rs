@@ -52,15 +52,8 @@ impl KeyWatch {
     #[must_use]
     pub fn new(names: Names) -> Self {
         let watch = CopartitionWatch::new(names.inputs.len());
-        let inner = Inner {
-            watch,
-            findings: KeyFindings::default(),
-            limit: RateLimit::default(),
-        };
-        Self {
-            names,
-            inner: Mutex::new(inner),
-        }
+        let inner = Inner { watch, findings: KeyFindings::default(), limit: RateLimit::default() };
+        Self { names, inner: Mutex::new(inner) }
     }
 
     /// Takes the samples of a committed epoch.

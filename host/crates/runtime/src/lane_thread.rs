@@ -28,26 +28,21 @@ pub(crate) fn spawn(
     mut driver: LaneDriver,
     ends: Sender<(LaneId, LaneEnd)>,
 ) -> io::Result<JoinHandle<()>> {
-    std::thread::Builder::new()
-        .name(format!("lane-{}", lane.0))
-        .stack_size(STACK_BYTES)
-        .spawn(move || {
+    std::thread::Builder::new().name(format!("lane-{}", lane.0)).stack_size(STACK_BYTES).spawn(
+        move || {
             let end = catch_unwind(AssertUnwindSafe(|| drive(&mut driver)));
             let end = end.unwrap_or_else(|panic| {
                 let kind = FatalKind::Internal;
                 let message = format!("a defect in the host: {}", panic_message(panic.as_ref()));
-                LaneEnd::Fatal(FatalCause {
-                    lane: Some(lane),
-                    kind,
-                    message,
-                })
+                LaneEnd::Fatal(FatalCause { lane: Some(lane), kind, message })
             });
             // State and clients are closed before the end is told.
             drop(driver);
             if ends.send((lane, end)).is_err() {
                 tracing::debug!(lane = lane.0, "nobody waits for the lane's end");
             }
-        })
+        },
+    )
 }
 
 fn drive(driver: &mut LaneDriver) -> LaneEnd {
@@ -71,8 +66,5 @@ fn panic_message(panic: &(dyn Any + Send)) -> String {
     if let Some(text) = panic.downcast_ref::<&str>() {
         return (*text).to_owned();
     }
-    panic
-        .downcast_ref::<String>()
-        .cloned()
-        .unwrap_or_else(|| "a panic without text".to_owned())
+    panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "a panic without text".to_owned())
 }

@@ -48,9 +48,7 @@ pub struct ReloadParts {
 
 impl fmt::Debug for ReloadParts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReloadParts")
-            .field("path", &self.path)
-            .finish_non_exhaustive()
+        f.debug_struct("ReloadParts").field("path", &self.path).finish_non_exhaustive()
     }
 }
 
@@ -95,9 +93,7 @@ pub struct Reloader {
 
 impl fmt::Debug for Reloader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reloader")
-            .field("path", &self.inner.path)
-            .finish_non_exhaustive()
+        f.debug_struct("Reloader").field("path", &self.inner.path).finish_non_exhaustive()
     }
 }
 
@@ -123,10 +119,7 @@ impl Reloader {
                 watching.file_changed(&bytes, digest);
             },
         )?;
-        Ok(Self {
-            inner,
-            _watch: watch,
-        })
+        Ok(Self { inner, _watch: watch })
     }
 
     /// Takes a pushed revision through the gate, replaces the plugin file and lets every lane take
@@ -140,7 +133,6 @@ impl Reloader {
     }
 
     /// Returns [`Reloader::push`] as a function that outlives this value; the watch does not.
-    #[must_use]
     pub fn pusher(&self) -> impl Fn(&[u8]) -> Result<String, PushError> + Send + Sync + 'static {
         let inner = Arc::clone(&self.inner);
         move |bytes| inner.push(bytes)
@@ -154,16 +146,8 @@ impl Inner {
             return;
         }
         digest.clone_into(&mut seen);
-        tracing::info!(
-            digest,
-            "the plugin file {} has changed",
-            self.path.display()
-        );
-        let candidate = Candidate {
-            bytes,
-            digest,
-            path: &self.path,
-        };
+        tracing::info!(digest, "the plugin file {} has changed", self.path.display());
+        let candidate = Candidate { bytes, digest, path: &self.path };
         match (self.gate)(&candidate) {
             Ok(revision) => {
                 // What went wrong is logged and in the history of revisions.
@@ -179,18 +163,10 @@ impl Inner {
         if *seen == digest && self.handle.running_revision() == digest {
             return Ok(digest);
         }
-        let candidate = Candidate {
-            bytes,
-            digest: &digest,
-            path: &self.path,
-        };
+        let candidate = Candidate { bytes, digest: &digest, path: &self.path };
         let revision = (self.gate)(&candidate).map_err(|reason| {
-            self.handle
-                .refuse(&digest, RevisionOrigin::Push, reason.clone());
-            PushError::Refused {
-                digest: digest.clone(),
-                reason,
-            }
+            self.handle.refuse(&digest, RevisionOrigin::Push, reason.clone());
+            PushError::Refused { digest: digest.clone(), reason }
         })?;
         let mut file = Ok(());
         let swapped = self.handle.swap(&revision, RevisionOrigin::Push, || {
@@ -198,10 +174,7 @@ impl Inner {
             replace(&self.path, bytes).map_err(|error| {
                 *seen = before;
                 let reason = error.to_string();
-                file = Err(PushError::File {
-                    path: self.path.clone(),
-                    error,
-                });
+                file = Err(PushError::File { path: self.path.clone(), error });
                 reason
             })
         });

@@ -17,14 +17,14 @@ use dovetail_core::{
 
 /// Makes key and event time of a record.
 pub trait Decode: Send {
-    /// Decodes one record of an input. Whatever it is, it comes back: what cannot be used is
+    /// Decodes one record of a source. Whatever it is, it comes back: what cannot be used is
     /// rejected with a reason, never dropped.
-    fn decode(&mut self, input: InputIndex, record: Record) -> DecodedRecord;
+    fn decode(&mut self, source: Source, record: Record) -> DecodedRecord;
 }
 
-impl<F: FnMut(InputIndex, Record) -> DecodedRecord + Send> Decode for F {
-    fn decode(&mut self, input: InputIndex, record: Record) -> DecodedRecord {
-        self(input, record)
+impl<F: FnMut(Source, Record) -> DecodedRecord + Send> Decode for F {
+    fn decode(&mut self, source: Source, record: Record) -> DecodedRecord {
+        self(source, record)
     }
 }
 
@@ -82,9 +82,7 @@ pub struct LaneSetup {
 
 impl fmt::Debug for LaneSetup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LaneSetup")
-            .field("lane", &self.lane)
-            .finish_non_exhaustive()
+        f.debug_struct("LaneSetup").field("lane", &self.lane).finish_non_exhaustive()
     }
 }
 
@@ -106,9 +104,7 @@ pub struct PipelineSetup {
 
 impl fmt::Debug for PipelineSetup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PipelineSetup")
-            .field("identity", &self.identity)
-            .finish_non_exhaustive()
+        f.debug_struct("PipelineSetup").field("identity", &self.identity).finish_non_exhaustive()
     }
 }
 
@@ -118,18 +114,8 @@ impl PipelineSetup {
     pub fn names(&self) -> Names {
         Names {
             pipeline: self.options.pipeline.clone(),
-            inputs: self
-                .options
-                .inputs
-                .iter()
-                .map(|input| input.name.clone())
-                .collect(),
-            topics: self
-                .options
-                .inputs
-                .iter()
-                .map(|input| input.topic.clone())
-                .collect(),
+            inputs: self.options.inputs.iter().map(|input| input.name.clone()).collect(),
+            topics: self.options.inputs.iter().map(|input| input.topic.clone()).collect(),
         }
     }
 }
@@ -149,9 +135,7 @@ impl Names {
     /// Returns an input's name.
     #[must_use]
     pub fn input(&self, input: InputIndex) -> &str {
-        self.inputs
-            .get(usize::from(input.0))
-            .map_or("?", String::as_str)
+        self.inputs.get(usize::from(input.0)).map_or("?", String::as_str)
     }
 }
 

@@ -135,16 +135,11 @@ impl LaneView {
         self.commit_ms = commit_ms;
         self.open_since = None;
         let totals = &mut self.totals;
-        totals.inputs.resize(
-            totals.inputs.len().max(report.inputs.len()),
-            InputCounts::default(),
-        );
+        totals.inputs.resize(totals.inputs.len().max(report.inputs.len()), InputCounts::default());
         for (total, counts) in totals.inputs.iter_mut().zip(&report.inputs) {
             add_input(total, counts);
         }
-        totals
-            .outputs
-            .resize(totals.outputs.len().max(report.outputs.len()), 0);
+        totals.outputs.resize(totals.outputs.len().max(report.outputs.len()), 0);
         for (total, count) in totals.outputs.iter_mut().zip(&report.outputs) {
             *total += count;
         }
@@ -153,8 +148,7 @@ impl LaneView {
         totals.calls += report.calls;
         totals.failures += sum(&report.failures);
         totals.epochs += 1;
-        self.records_in
-            .add(now, report.inputs.iter().map(|counts| counts.records).sum());
+        self.records_in.add(now, report.inputs.iter().map(|counts| counts.records).sum());
         self.records_out.add(now, report.outputs.iter().sum());
         self.calls.add(now, report.calls);
         self.failures.add(now, sum(&report.failures));
@@ -181,12 +175,8 @@ impl LaneView {
     /// Returns all dead letters since the start of the process.
     #[must_use]
     pub fn dead_letters(&self) -> u64 {
-        let of_records: u64 = self
-            .totals
-            .inputs
-            .iter()
-            .map(|counts| sum(&counts.dead_letters))
-            .sum();
+        let of_records: u64 =
+            self.totals.inputs.iter().map(|counts| sum(&counts.dead_letters)).sum();
         of_records + self.totals.timer_dead_letters
     }
 }
@@ -203,11 +193,7 @@ fn add_input(total: &mut InputCounts, counts: &InputCounts) {
     total.dropped_late += counts.dropped_late;
     total.skew_ignored += counts.skew_ignored;
     for (reason, count) in &counts.dead_letters {
-        match total
-            .dead_letters
-            .iter_mut()
-            .find(|(known, _)| known == reason)
-        {
+        match total.dead_letters.iter_mut().find(|(known, _)| known == reason) {
             Some((_, sum)) => *sum += count,
             None => total.dead_letters.push((*reason, *count)),
         }
@@ -247,32 +233,19 @@ impl Readiness {
 pub fn lane_reasons(view: &LaneView, commit_every: i64, now: ProcessingTime) -> Vec<NotReady> {
     let mut reasons = Vec::new();
     let mut add = |code, message| {
-        reasons.push(NotReady {
-            code,
-            lane: Some(view.lane),
-            message,
-        })
+        reasons.push(NotReady { code, lane: Some(view.lane), message });
     };
     let lane = view.lane.0;
     match view.phase {
         Phase::Running | Phase::Finished => {}
         Phase::Acquiring | Phase::Fenced | Phase::Waiting => {
-            let doubt = view
-                .last_doubt
-                .as_deref()
-                .map_or(String::new(), |why| format!(": {why}"));
+            let doubt = view.last_doubt.as_deref().map_or(String::new(), |why| format!(": {why}"));
             let phase = view.phase.name();
             let seconds = now.saturating_sub(view.phase_since) / 1000;
-            add(
-                "not_acquired",
-                format!("lane {lane} is {phase} since {seconds} s{doubt}"),
-            );
+            add("not_acquired", format!("lane {lane} is {phase} since {seconds} s{doubt}"));
         }
         Phase::Stopping | Phase::Stopped | Phase::Failed => {
-            add(
-                "not_running",
-                format!("lane {lane} is {}", view.phase.name()),
-            );
+            add("not_running", format!("lane {lane} is {}", view.phase.name()));
         }
     }
     let limit = commit_every.saturating_mul(10);
@@ -307,10 +280,7 @@ mod tests {
     }
 
     fn codes(view: &LaneView, now: i64) -> Vec<&'static str> {
-        lane_reasons(view, 100, now)
-            .into_iter()
-            .map(|reason| reason.code)
-            .collect()
+        lane_reasons(view, 100, now).into_iter().map(|reason| reason.code).collect()
     }
 
     #[test]

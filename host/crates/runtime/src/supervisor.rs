@@ -79,11 +79,7 @@ impl Supervisor {
                 }
             }
         }
-        Ok(Self {
-            handle,
-            ends,
-            threads,
-        })
+        Ok(Self { handle, ends, threads })
     }
 
     /// Returns the handle for admin and command line.

@@ -110,10 +110,9 @@ pub fn publish_report(
         count(INPUT_BYTES, counts.bytes);
         count(LATE_RECORDS, counts.late);
         count(FUTURE_RECORDS, counts.skew_ignored);
-        for (reason, value) in [
-            ("null_key", counts.dropped_null_key),
-            ("late", counts.dropped_late),
-        ] {
+        for (reason, value) in
+            [("null_key", counts.dropped_null_key), ("late", counts.dropped_late)]
+        {
             if value > 0 {
                 counter!(DROPPED_RECORDS, "pipeline" => pipeline(), "input" => input(), "reason" => reason)
                     .increment(value);
@@ -187,10 +186,7 @@ pub fn publish_status(names: &Names, lane: u16, status: &LaneStatus) {
         gauge!(name, "pipeline" => pipeline(), "lane" => lane.to_string()).set(value);
     };
     if is_time(status.watermark) {
-        set(
-            WATERMARK_LAG,
-            seconds(status.processing_time.saturating_sub(status.watermark)),
-        );
+        set(WATERMARK_LAG, seconds(status.processing_time.saturating_sub(status.watermark)));
     }
     set(TIMERS_PENDING, unsigned(status.timers_pending));
     set(STATE_ROWS, unsigned(status.state.rows));
@@ -256,12 +252,7 @@ pub fn log_plugin_lines(names: &Names, lane: u16, report: &EpochReport) {
 #[must_use]
 pub fn warning_text(names: &Names, warning: &Warning) -> String {
     match warning {
-        Warning::Copartition {
-            input,
-            key,
-            first,
-            second,
-        } => format!(
+        Warning::Copartition { input, key, first, second } => format!(
             "the key {key:?} of input {} lies in partition {} and was seen in partition {} before: \
              the inputs are not partitioned alike and such keys never meet; produce all of them with \
              the same partitioner and the same number of partitions",
@@ -290,10 +281,7 @@ pub struct RateLimit {
 impl RateLimit {
     /// Returns how many were held back since the last one, when this one may pass.
     pub fn pass(&mut self, now: i64, interval_ms: i64) -> Option<u64> {
-        if self
-            .last
-            .is_some_and(|last| now.saturating_sub(last) < interval_ms && now >= last)
-        {
+        if self.last.is_some_and(|last| now.saturating_sub(last) < interval_ms && now >= last) {
             self.suppressed += 1;
             return None;
         }

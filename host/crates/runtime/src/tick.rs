@@ -58,6 +58,9 @@ pub struct LaneLoop {
     sources: Vec<Source>,
     effects: Effects,
     wanted: Vec<bool>,
+    commit_every: i64,
+    /// When the open epoch was first seen, by the clock that is handed in.
+    opened_at: Option<ProcessingTime>,
     closes: bool,
     switch: Option<Box<PluginSwitch>>,
     last_commit: (i64, i64),
@@ -69,21 +72,22 @@ pub struct LaneLoop {
 
 impl std::fmt::Debug for LaneLoop {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LaneLoop")
-            .field("epoch", &self.lane.epoch())
-            .finish_non_exhaustive()
+        f.debug_struct("LaneLoop").field("epoch", &self.lane.epoch()).finish_non_exhaustive()
     }
 }
 
 impl LaneLoop {
-    /// Returns the loop of a lane that was acquired.
+    /// Returns the loop of a lane that was acquired; an epoch ends after `commit_every` ms also
+    /// while the clock is behind the lane's.
     #[must_use]
-    pub fn new(lane: Lane, sources: Vec<Source>) -> Self {
+    pub fn new(lane: Lane, sources: Vec<Source>, commit_every: i64) -> Self {
         Self {
             lane,
             sources,
             effects: Effects::new(),
             wanted: Vec::new(),
+            commit_every,
+            opened_at: None,
             closes: false,
             switch: None,
             last_commit: (0, 0),
@@ -119,6 +123,24 @@ impl LaneLoop {
         self.switch = Some(switch);
     }
 
+    /// Returns when the open epoch is due by the clock that is handed in.
+    ///
+    /// The lane's own clock never goes back: where the wall clock was set back, it stands until
+    /// the wall clock has caught up, and an epoch must not wait for that.
+    fn due(&mut self, now: ProcessingTime) -> Option<ProcessingTime> {
+        if !self.lane.has_uncommitted_work() {
+            self.opened_at = None;
+            return None;
+        }
+        let opened_at = self.opened_at.map_or(now, |opened_at| opened_at.min(now));
+        self.opened_at = Some(opened_at);
+        Some(opened_at.saturating_add(self.commit_every))
+    }
+
+    fn is_overdue(&mut self, now: ProcessingTime) -> bool {
+        self.due(now).is_some_and(|due| due <= now)
+    }
+
     /// Returns whether a revision waits to take over.
     #[must_use]
     pub fn is_switching(&self) -> bool {
@@ -135,18 +157,20 @@ pub fn tick(
     clock: &mut dyn Clock,
 ) -> TickOutcome {
     let now = clock.read();
-    if turning.closes || turning.switch.is_some() {
-        if let Some(outcome) = between_epochs(turning, log, clock, now) {
-            return outcome;
-        }
+    if (turning.closes || turning.switch.is_some())
+        && let Some(outcome) = between_epochs(turning, log, clock, now)
+    {
+        return outcome;
+    }
+    if turning.is_overdue(now) {
+        turning.lane.step(now, Event::Close, &mut turning.effects);
+        return execute(turning, log, clock).unwrap_or(TickOutcome::Again);
     }
     let has_fetched = match fetch(turning, log, decoder, now) {
         Ok(has_fetched) => has_fetched,
         Err(error) => return TickOutcome::Doubt(error),
     };
-    let proceed = Event::Proceed {
-        calls_max: CALLS_PER_TURN,
-    };
+    let proceed = Event::Proceed { calls_max: CALLS_PER_TURN };
     let until = turning.lane.step(now, proceed, &mut turning.effects);
     if !turning.effects.is_empty() {
         return execute(turning, log, clock).unwrap_or(TickOutcome::Again);
@@ -157,7 +181,7 @@ pub fn tick(
     if has_fetched || until.is_some_and(|until| until <= now) {
         return TickOutcome::Again;
     }
-    TickOutcome::Idle { until }
+    TickOutcome::Idle { until: turning.due(now).into_iter().chain(until).min() }
 }
 
 /// Ends the open epoch; then closes, or lets the waiting revision take over.
@@ -177,9 +201,7 @@ fn between_epochs(
         return Some(TickOutcome::Again);
     }
     if let Some(switch) = turning.switch.take() {
-        turning
-            .lane
-            .step(now, Event::Switch(switch), &mut turning.effects);
+        turning.lane.step(now, Event::Switch(switch), &mut turning.effects);
         return Some(TickOutcome::Again);
     }
     turning.closes.then_some(TickOutcome::Closed)
@@ -192,13 +214,7 @@ fn fetch(
     decoder: &mut dyn Decode,
     now: ProcessingTime,
 ) -> Result<bool, LogError> {
-    let LaneLoop {
-        lane,
-        sources,
-        effects,
-        wanted,
-        ..
-    } = turning;
+    let LaneLoop { lane, sources, effects, wanted, .. } = turning;
     wanted.clear();
     wanted.extend_from_slice(lane.wants());
     let mut has_fetched = false;
@@ -206,12 +222,9 @@ fn fetch(
         let event = match fetched {
             Fetched::Records { source, records } => {
                 has_fetched = true;
-                let input = sources[usize::from(source.0)].input;
-                let decode = |record| decoder.decode(input, record);
-                Event::Fetched {
-                    source,
-                    records: records.into_iter().map(decode).collect(),
-                }
+                let from = sources[usize::from(source.0)];
+                let decode = |record| decoder.decode(from, record);
+                Event::Fetched { source, records: records.into_iter().map(decode).collect() }
             }
             Fetched::AtEnd { source, position } => Event::AtEnd { source, position },
             Fetched::Unknown { source } => Event::Unknown { source },
@@ -230,27 +243,31 @@ fn execute(
 ) -> Option<TickOutcome> {
     while !turning.effects.is_empty() {
         for effect in std::mem::take(&mut turning.effects) {
-            match effect {
-                Effect::Commit => {
-                    if let Err(error) = commit(turning, log, clock) {
-                        return Some(TickOutcome::Doubt(error));
-                    }
-                }
-                Effect::Applied(report) => {
-                    let (journal_next, commit_ms) = turning.last_commit;
-                    let at = clock.read();
-                    turning.committed.push(Committed {
-                        report,
-                        journal_next,
-                        commit_ms,
-                        at,
-                    });
-                }
-                Effect::Finished => return Some(TickOutcome::Finished),
-                Effect::Stop(cause) => return Some(TickOutcome::Stop(cause)),
-                Effect::Warn(warning) => turning.warnings.push(warning),
+            let outcome = execute_one(turning, effect, log, clock);
+            if outcome.is_some() {
+                return outcome;
             }
         }
+    }
+    None
+}
+
+fn execute_one(
+    turning: &mut LaneLoop,
+    effect: Effect,
+    log: &mut dyn Log,
+    clock: &mut dyn Clock,
+) -> Option<TickOutcome> {
+    match effect {
+        Effect::Commit => return commit(turning, log, clock).err().map(TickOutcome::Doubt),
+        Effect::Applied(report) => {
+            let (journal_next, commit_ms) = turning.last_commit;
+            let at = clock.read();
+            turning.committed.push(Committed { report, journal_next, commit_ms, at });
+        }
+        Effect::Finished => return Some(TickOutcome::Finished),
+        Effect::Stop(cause) => return Some(TickOutcome::Stop(cause)),
+        Effect::Warn(warning) => turning.warnings.push(warning),
     }
     None
 }
@@ -264,8 +281,6 @@ fn commit(
     let journal_next = log.commit(&turning.lane.transaction())?;
     let now = clock.read();
     turning.last_commit = (journal_next, now.saturating_sub(begun).max(0));
-    turning
-        .lane
-        .step(now, Event::Committed { journal_next }, &mut turning.effects);
+    turning.lane.step(now, Event::Committed { journal_next }, &mut turning.effects);
     Ok(())
 }

@@ -34,10 +34,7 @@ pub struct WatchOptions {
 
 impl Default for WatchOptions {
     fn default() -> Self {
-        Self {
-            settle: Duration::from_millis(200),
-            poll: Duration::from_secs(2),
-        }
+        Self { settle: Duration::from_millis(200), poll: Duration::from_secs(2) }
     }
 }
 
@@ -66,10 +63,7 @@ fn fingerprint(path: &Path) -> io::Result<Fingerprint> {
 /// Returns the SHA-256 of bytes in lower-case hex.
 #[must_use]
 pub fn digest_of(bytes: &[u8]) -> String {
-    Sha256::digest(bytes)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A running watch; dropping it ends it.
@@ -94,9 +88,8 @@ impl FileWatch {
     ) -> io::Result<Self> {
         let (stop, stopped) = bounded(0);
         let (signal, signals) = bounded(1);
-        let thread = std::thread::Builder::new()
-            .name("plugin-watch".to_owned())
-            .spawn(move || {
+        let thread =
+            std::thread::Builder::new().name("plugin-watch".to_owned()).spawn(move || {
                 let (_watcher, signals) = match notifications(&path, signal) {
                     Ok(watcher) => (Some(watcher), signals),
                     Err(error) => {
@@ -105,19 +98,10 @@ impl FileWatch {
                         (None, never())
                     }
                 };
-                let mut watched = Watched {
-                    path,
-                    options,
-                    seen: None,
-                    handed_over: known,
-                    take,
-                };
+                let mut watched = Watched { path, options, seen: None, handed_over: known, take };
                 watched.run(&signals, &stopped);
             })?;
-        Ok(Self {
-            stop: Some(stop),
-            thread: Some(thread),
-        })
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
     }
 }
 
@@ -271,10 +255,8 @@ mod tests {
 
     use super::*;
 
-    const OPTIONS: WatchOptions = WatchOptions {
-        settle: Duration::from_millis(20),
-        poll: Duration::from_millis(50),
-    };
+    const OPTIONS: WatchOptions =
+        WatchOptions { settle: Duration::from_millis(20), poll: Duration::from_millis(50) };
     const DEADLINE: Duration = Duration::from_secs(20);
 
     /// A WebAssembly file with one custom section that holds `text`.
@@ -343,10 +325,7 @@ mod tests {
         let mut file = fs::File::create(&path).unwrap();
         file.write_all(&bytes[..12]).unwrap();
         file.sync_all().unwrap();
-        assert!(
-            changes.recv_timeout(OPTIONS.settle * 5).is_err(),
-            "a half file was handed over"
-        );
+        assert!(changes.recv_timeout(OPTIONS.settle * 5).is_err(), "a half file was handed over");
         file.write_all(&bytes[12..]).unwrap();
         drop(file);
         assert_eq!(changes.recv_timeout(DEADLINE), Ok(bytes));

@@ -17,11 +17,7 @@ impl Window {
     /// Returns an empty window over that many seconds.
     #[must_use]
     pub fn new(seconds: i64) -> Self {
-        Self {
-            seconds: seconds.max(1),
-            buckets: VecDeque::new(),
-            first: None,
-        }
+        Self { seconds: seconds.max(1), buckets: VecDeque::new(), first: None }
     }
 
     /// Adds at a time in ms. A time before the newest one counts as the newest.
@@ -33,11 +29,7 @@ impl Window {
             _ => self.buckets.push_back((second, count)),
         }
         let newest = self.buckets.back().map_or(second, |(newest, _)| *newest);
-        while self
-            .buckets
-            .front()
-            .is_some_and(|(oldest, _)| *oldest <= newest - self.seconds)
-        {
+        while self.buckets.front().is_some_and(|(oldest, _)| *oldest <= newest - self.seconds) {
             self.buckets.pop_front();
         }
     }
@@ -46,11 +38,7 @@ impl Window {
     #[must_use]
     pub fn sum(&self, now: i64) -> u64 {
         let from = now.div_euclid(1000) - self.seconds;
-        self.buckets
-            .iter()
-            .filter(|(second, _)| *second > from)
-            .map(|(_, sum)| sum)
-            .sum()
+        self.buckets.iter().filter(|(second, _)| *second > from).map(|(_, sum)| sum).sum()
     }
 
     /// Returns the mean per second over the window, or since the first addition if that is later.

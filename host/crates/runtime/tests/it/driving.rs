@@ -1,0 +1,255 @@
+//! One lane, driven by hand: committing, recovering, being fenced, stopping.
+
+use std::sync::atomic::Ordering;
+
+use dovetail_runtime::{FatalKind, driver::LaneEnd, handle::RevisionOrigin};
+
+use crate::support::{Disk, Driven, Fault, Topics, pipeline, revision};
+
+fn started() -> (Topics, Disk, Driven) {
+    let (topics, disk) = (Topics::new(), Disk::default());
+    let driven = Driven::new(&topics, &disk, &pipeline(revision("r1", 1)), 100);
+    (topics, disk, driven)
+}
+
+fn fatal(end: Option<LaneEnd>) -> (FatalKind, String) {
+    match end {
+        Some(LaneEnd::Fatal(cause)) => (cause.kind, cause.message),
+        other => panic!("expected a fatal cause, found {other:?}"),
+    }
+}
+
+#[test]
+fn a_lane_commits_what_it_took_and_shows_it() {
+    let (topics, _, mut driven) = started();
+    topics.append("a=x");
+    topics.append("a=y");
+    assert_eq!(driven.run_for(500), None);
+    assert_eq!(topics.outputs(), ["r1:x#1", "r1:y#2"]);
+    let views = driven.handle.lanes();
+    assert_eq!(views[0].totals.inputs[0].records, 2);
+    assert_eq!(views[0].totals.outputs, [2]);
+    let status = views[0].status.as_ref().unwrap();
+    assert_eq!(status.sources[0].position, 2);
+    assert!(driven.handle.readiness().is_ready(), "{:?}", driven.handle.readiness());
+}
+
+#[test]
+fn a_restart_goes_on_from_local_state_or_from_the_journal_alone() {
+    for loses_disk in [false, true] {
+        let (topics, disk, mut driven) = started();
+        topics.append("a=x");
+        driven.run_for(500);
+        drop(driven);
+        if loses_disk {
+            disk.lose();
+        }
+        topics.append("a=y");
+        let mut again = Driven::new(&topics, &disk, &pipeline(revision("r1", 1)), 200);
+        again.run_for(500);
+        assert_eq!(topics.outputs(), ["r1:x#1", "r1:y#2"], "disk lost: {loses_disk}");
+    }
+}
+
+#[test]
+fn a_commit_in_doubt_counts_once_whether_it_happened_or_not() {
+    for fault in [Fault::AnswerLost, Fault::RequestLost] {
+        for disturbed in 0..3 {
+            let (topics, _, mut driven) = started();
+            let faults = (0..3).map(|at| (at == disturbed).then_some(fault));
+            topics.next_commits(faults);
+            topics.append("a=x");
+            driven.run_for(1_000);
+            topics.append("a=y");
+            driven.run_for(1_000);
+            assert_eq!(topics.outputs(), ["r1:x#1", "r1:y#2"], "{fault:?} at commit {disturbed}");
+            assert_eq!(driven.handle.lanes()[0].recoveries, 1);
+        }
+    }
+}
+
+#[test]
+fn a_fenced_lane_stops_when_another_process_has_taken_over() {
+    let (topics, disk, mut driven) = started();
+    topics.append("a=x");
+    driven.run_for(500);
+    let mut setup = pipeline(revision("r1", 1));
+    setup.owner.host = "elsewhere".to_owned();
+    let mut successor = Driven::new(&topics, &Disk::default(), &setup, 200);
+    successor.run_for(500);
+    topics.append("a=y");
+    let (kind, message) = fatal(driven.run_for(5_000));
+    assert_eq!(kind, FatalKind::Rule);
+    assert!(message.contains("process 1 on elsewhere"), "{message}");
+    successor.run_for(500);
+    assert_eq!(topics.outputs(), ["r1:x#1", "r1:y#2"]);
+    drop(disk);
+}
+
+#[test]
+fn a_fenced_lane_without_a_successor_recovers_after_two_transaction_timeouts() {
+    let (topics, _, mut driven) = started();
+    topics.next_commits([None, Some(Fault::Fenced)]);
+    topics.append("a=x");
+    assert_eq!(driven.run_for(1_900), None);
+    assert_eq!(topics.outputs(), Vec::<String>::new());
+    assert!(!driven.handle.readiness().is_ready());
+    assert_eq!(driven.run_for(1_000), None);
+    assert_eq!(topics.outputs(), ["r1:x#1"]);
+}
+
+#[test]
+fn an_epoch_that_is_refused_three_times_stops_the_pipeline() {
+    let (topics, _, mut driven) = started();
+    let fault = Some(Fault::Refused);
+    topics.next_commits([None, fault, None, fault, None, fault]);
+    topics.append("a=x");
+    let (kind, message) = fatal(driven.run_for(10_000));
+    assert_eq!(kind, FatalKind::Rule);
+    assert!(message.contains("main[0]") && message.contains("too large"), "{message}");
+    assert_eq!(topics.outputs(), Vec::<String>::new());
+}
+
+#[test]
+fn a_refusal_that_passes_is_forgotten() {
+    let (topics, _, mut driven) = started();
+    let fault = Some(Fault::Refused);
+    for value in ["a=x", "a=y"] {
+        topics.next_commits([None, fault, None, fault, None]);
+        topics.append(value);
+        assert_eq!(driven.run_for(10_000), None);
+        topics.next_commits([]);
+    }
+    assert_eq!(topics.outputs(), ["r1:x#1", "r1:y#2"]);
+}
+
+#[test]
+fn a_store_that_cannot_apply_is_reopened_and_filled_from_the_journal() {
+    let (topics, disk, mut driven) = started();
+    topics.append("a=x");
+    driven.run_for(500);
+    disk.fail(1);
+    topics.append("a=y");
+    assert_eq!(driven.run_for(1_000), None);
+    assert_eq!(disk.opened.load(Ordering::SeqCst), 2);
+    topics.append("a=z");
+    driven.run_for(1_000);
+    assert_eq!(topics.outputs(), ["r1:x#1", "r1:y#2", "r1:z#3"]);
+}
+
+#[test]
+fn local_state_of_another_history_is_rebuilt() {
+    let (topics, disk, mut driven) = started();
+    topics.append("a=x");
+    driven.run_for(500);
+    // The same disk under topics of another history.
+    let (other, other_disk) = (Topics::new(), Disk::default());
+    let mut elsewhere = Driven::new(&other, &other_disk, &pipeline(revision("r1", 1)), 300);
+    for value in ["a=p", "a=q"] {
+        other.append(value);
+        elsewhere.run_for(500);
+    }
+    drop(elsewhere);
+    let mut mixed = Driven::new(&other, &disk, &pipeline(revision("r1", 1)), 400);
+    other.append("a=r");
+    assert_eq!(mixed.run_for(500), None);
+    assert_eq!(other.outputs(), ["r1:p#1", "r1:q#2", "r1:r#3"]);
+}
+
+#[test]
+fn another_identity_is_refused_with_both_sides() {
+    let (topics, disk, mut driven) = started();
+    driven.run_for(500);
+    drop(driven);
+    let mut setup = pipeline(revision("r1", 1));
+    setup.identity.inputs[0].partitions = 4;
+    let (kind, message) = fatal(Driven::new(&topics, &disk, &setup, 200).run_for(500));
+    assert_eq!(kind, FatalKind::Configuration);
+    assert!(message.contains("1 partitions") && message.contains("4 partitions"), "{message}");
+}
+
+#[test]
+fn a_stop_commits_what_was_taken() {
+    let (topics, _, mut driven) = started();
+    assert_eq!(driven.settle(), None);
+    topics.append("a=x");
+    assert_eq!(driven.settle(), None);
+    assert_eq!(topics.outputs(), Vec::<String>::new());
+    driven.handle.stop();
+    assert_eq!(driven.settle(), Some(LaneEnd::Stopped));
+    assert_eq!(topics.outputs(), ["r1:x#1"]);
+}
+
+#[test]
+fn a_lane_whose_inputs_have_ended_finishes_at_once() {
+    let (topics, disk, mut driven) = started();
+    topics.append("a=x");
+    topics.end();
+    assert_eq!(driven.settle(), Some(LaneEnd::Finished));
+    assert_eq!(topics.outputs(), ["r1:x#1"]);
+    // Started again it has nothing to do.
+    let mut again = Driven::new(&topics, &disk, &pipeline(revision("r1", 1)), 200);
+    assert_eq!(again.settle(), Some(LaneEnd::Finished));
+    assert_eq!(topics.outputs(), ["r1:x#1"]);
+}
+
+#[test]
+fn a_revision_takes_over_between_two_epochs_with_the_state() {
+    let (topics, _, mut driven) = started();
+    topics.append("a=x");
+    assert_eq!(driven.settle(), None);
+    let handle = driven.handle.clone();
+    let swap = std::thread::spawn(move || {
+        handle.swap(&revision("r2", 1), RevisionOrigin::File, || Ok(()))
+    });
+    while !swap.is_finished() {
+        assert_eq!(driven.settle(), None);
+        std::thread::yield_now();
+    }
+    assert_eq!(swap.join().unwrap(), Ok(()));
+    topics.append("a=y");
+    driven.run_for(500);
+    assert_eq!(topics.outputs(), ["r1:x#1", "r2:y#2"]);
+    assert_eq!(driven.handle.running_revision(), "r2");
+    // A recovery goes on with the revision that has taken over.
+    topics.next_commits([Some(Fault::RequestLost)]);
+    topics.append("a=z");
+    driven.run_for(1_000);
+    assert_eq!(topics.outputs(), ["r1:x#1", "r2:y#2", "r2:z#3"]);
+}
+
+#[test]
+fn a_revision_with_other_state_or_that_does_not_open_is_refused() {
+    let (topics, _, mut driven) = started();
+    assert_eq!(driven.settle(), None);
+    for (digest, schema, reason) in
+        [("r2", 2, "schema version 2"), ("unopenable", 1, "open says no")]
+    {
+        let refused =
+            driven.handle.swap(&revision(digest, schema), RevisionOrigin::Push, || Ok(()));
+        let message = refused.unwrap_err().to_string();
+        assert!(message.contains(reason), "{message}");
+    }
+    topics.append("a=x");
+    driven.run_for(500);
+    assert_eq!(topics.outputs(), ["r1:x#1"]);
+    assert_eq!(driven.handle.revisions().len(), 3);
+}
+
+#[test]
+fn an_epoch_ends_in_time_although_the_clock_was_set_back() {
+    let (topics, disk, mut driven) = started();
+    driven.clock.0 = 10_000_000;
+    driven.run_for(500);
+    drop(driven);
+    let mut again = Driven::new(&topics, &disk, &pipeline(revision("r1", 1)), 200);
+    assert_eq!(again.settle(), None);
+    topics.append("a=x");
+    assert_eq!(again.settle(), None);
+    again.clock.0 += 99;
+    assert_eq!(again.settle(), None);
+    assert_eq!(topics.outputs(), Vec::<String>::new());
+    again.clock.0 += 1;
+    assert_eq!(again.settle(), None);
+    assert_eq!(topics.outputs(), ["r1:x#1"]);
+}
