@@ -48,6 +48,18 @@ pub struct Telemetry {
 }
 
 impl Telemetry {
+    /// Returns the lines that the open epoch's calls logged so far.
+    #[must_use]
+    pub fn lines(&self) -> &[LogLine] {
+        &self.lines
+    }
+
+    /// Returns the changes of metrics that the open epoch's calls made so far.
+    #[must_use]
+    pub fn updates(&self) -> &[MetricUpdate] {
+        &self.updates
+    }
+
     pub(crate) fn begin_call(&mut self) {
         self.updates_before_call = self.updates.len();
     }
@@ -59,6 +71,12 @@ impl Telemetry {
 }
 
 impl Context {
+    /// Returns what the open epoch's calls logged and measured so far (a harness looks at it).
+    #[must_use]
+    pub fn telemetry(&self) -> &Telemetry {
+        &self.telemetry
+    }
+
     /// Logs a line.
     pub fn log(&mut self, level: LogLevel, text: &str) {
         if self.telemetry.lines.len() >= LOG_LINES_MAX {

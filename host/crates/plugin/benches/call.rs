@@ -1,0 +1,96 @@
+//! What a call costs: a value and a time in, one read and one write of keyed state, no parsing.
+//!
+//! Goal: at most 0.6 µs of processor time for one read and one write from the overlay.
+
+use std::{fs, path::Path};
+
+use bytes::Bytes;
+use criterion::{Criterion, criterion_group, criterion_main};
+use dovetail_core::{
+    context::{Context, ContextParts, Current, Subject},
+    key::Key,
+    options::{CallLimits, OutputOptions},
+    plugin::MatchFunction,
+    record::{InputIndex, Partition, Record},
+    state::{MemoryStore, StateId},
+};
+use dovetail_plugin::{Engine, Gate, GateOptions, Instance, Limits};
+
+fn calls(criterion: &mut Criterion) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/guests/misbehaving");
+    let file = dovetail_plugin::build_guest(&folder, &mut |_| ()).unwrap();
+    let engine = Engine::new().unwrap();
+    let gate = Gate::new(&engine, GateOptions::default()).unwrap();
+    let bytes = fs::read(file).unwrap();
+
+    criterion.bench_function("plugin/load", |bencher| {
+        bencher.iter(|| gate.load_bytes(bytes.clone(), "\"\"").unwrap());
+    });
+
+    let revision = gate.load_bytes(bytes.clone(), "\"\"").unwrap();
+    let mut instance = revision.instantiate(Limits::default());
+    let mut context = Some(context(&revision));
+    for (name, value) in [
+        ("plugin/call, nothing asked", &b"nothing"[..]),
+        (
+            "plugin/call, one read and one write",
+            b"bounce 17-bytes-of-value",
+        ),
+        ("plugin/call, panic and a fresh instance", b"panic"),
+    ] {
+        let current = current(value);
+        criterion.bench_function(name, |bencher| {
+            bencher.iter(|| call(&mut instance, &mut context, &current));
+        });
+    }
+}
+
+fn call(instance: &mut Instance, slot: &mut Option<Box<Context>>, current: &Current) {
+    let mut context = slot.take().unwrap();
+    context.begin_call(current.clone());
+    let (mut context, result) = instance.process_element(context);
+    if result.is_err() {
+        context.undo_call();
+    }
+    *slot = Some(context);
+}
+
+fn current(value: &'static [u8]) -> Current {
+    Current {
+        subject: Subject::Record {
+            input: InputIndex(0),
+            role: 0,
+            record: Record {
+                value: Some(Bytes::from_static(value)),
+                ..Record::default()
+            },
+            time: Some(1_000),
+            is_late: false,
+        },
+        key: Some(Key::new("user-1234")),
+        partition: Partition(3),
+        event_time: Some(1_000),
+    }
+}
+
+fn context(revision: &dovetail_plugin::Revision) -> Box<Context> {
+    let descriptor = revision.descriptor().clone();
+    let outputs = descriptor.outputs.iter().map(|name| OutputOptions {
+        name: name.clone(),
+        topic: name.clone(),
+        max_record_bytes: 1 << 20,
+        requires_key: false,
+    });
+    let parts = ContextParts {
+        store: Box::new(MemoryStore::default()),
+        outputs: outputs.collect(),
+        state_ids: (0..).map(StateId).take(descriptor.states.len()).collect(),
+        descriptor,
+        late_output: None,
+        limits: CallLimits::default(),
+    };
+    Box::new(Context::new(parts, None))
+}
+
+criterion_group!(benches, calls);
+criterion_main!(benches);
