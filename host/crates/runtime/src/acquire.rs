@@ -18,8 +18,8 @@ use dovetail_core::{
 };
 
 use crate::{
-    handle::table,
     journal::{self, ReplayError},
+    revisions::table,
     setup::{LaneSetup, PipelineSetup, expiry_of},
 };
 

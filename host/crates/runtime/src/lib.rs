@@ -16,6 +16,7 @@ mod journal;
 pub mod key_watch;
 mod lane_thread;
 pub mod reload;
+pub mod revisions;
 pub mod setup;
 pub mod status;
 pub mod supervisor;

@@ -13,7 +13,8 @@ use std::{
 };
 
 use crate::{
-    handle::{Handle, RevisionOrigin, SwapError, lock},
+    handle::{Handle, lock},
+    revisions::{RevisionOrigin, SwapError},
     setup::Revision,
     watch::{FileWatch, WatchOptions, digest_of},
 };

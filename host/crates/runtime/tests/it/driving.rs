@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use dovetail_runtime::{FatalKind, driver::LaneEnd, handle::RevisionOrigin};
+use dovetail_runtime::{FatalKind, driver::LaneEnd, revisions::RevisionOrigin};
 
 use crate::support::{Disk, Driven, Fault, Topics, pipeline, revision};
 

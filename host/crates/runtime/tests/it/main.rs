@@ -1,4 +1,10 @@
 //! Lanes, reloading and supervision over the in-memory ports.
+#![expect(
+    clippy::unwrap_used,
+    clippy::unwrap_in_result,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
 
 mod driving;
 mod reloading;

@@ -9,8 +9,8 @@ use std::{
 
 use dovetail_runtime::{
     Handle, PipelineEnd, Supervisor,
-    handle::RevisionState,
     reload::{Candidate, Gate, PushError, ReloadParts, Reloader},
+    revisions::RevisionState,
     watch::{WatchOptions, digest_of},
 };
 use tempfile::TempDir;
