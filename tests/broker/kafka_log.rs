@@ -202,8 +202,9 @@ fn a_record_that_the_topic_refuses_is_named_with_its_topic() {
     lane.options.outputs[0].topic.clone_from(&topic);
     let mut log = lane.started();
     let mut outputs = OutputBuffer::default();
-    let noise: Vec<u8> =
-        (0..4000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    // Does not compress.
+    let noise = |n: u32| n.wrapping_mul(2_654_435_761).to_be_bytes()[1];
+    let noise: Vec<u8> = (0..4000).map(noise).collect();
     emit(&mut outputs, "k", &noise, None);
     let error = commit(&mut log, 0, &[0, 0], &outputs, &["r"]).unwrap_err();
     assert!(matches!(&error, LogError::Refused { topic: t, .. } if *t == topic), "{error}");
