@@ -57,17 +57,9 @@ impl Millis {
 
 impl fmt::Display for Millis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let units = [
-            (86_400_000, "d"),
-            (3_600_000, "h"),
-            (60_000, "m"),
-            (1_000, "s"),
-            (1, "ms"),
-        ];
-        let (factor, unit) = units
-            .into_iter()
-            .find(|(factor, _)| self.0 % factor == 0)
-            .unwrap_or((1, "ms"));
+        let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms")];
+        let (factor, unit) =
+            units.into_iter().find(|(factor, _)| self.0 % factor == 0).unwrap_or((1, "ms"));
         write!(f, "{}{unit}", self.0 / factor)
     }
 }
@@ -112,28 +104,12 @@ mod tests {
 
     #[test]
     fn lengths_of_time_are_read_with_their_units() {
-        let read = |json: &str| {
-            serde_json::from_str::<Millis>(json)
-                .map(|millis| millis.0)
-                .ok()
-        };
-        let expected = [
-            ("\"30m\"", Some(1_800_000)),
-            ("\"250ms\"", Some(250)),
-            ("7", Some(7)),
-        ];
+        let read = |json: &str| serde_json::from_str::<Millis>(json).map(|millis| millis.0).ok();
+        let expected = [("\"30m\"", Some(1_800_000)), ("\"250ms\"", Some(250)), ("7", Some(7))];
         for (json, millis) in expected {
             assert_eq!(read(json), millis, "{json}");
         }
-        for json in [
-            "\"30\"",
-            "\"m\"",
-            "-1",
-            "\"-5s\"",
-            "1.5",
-            "\"99999999999999999d\"",
-            "true",
-        ] {
+        for json in ["\"30\"", "\"m\"", "-1", "\"-5s\"", "1.5", "\"99999999999999999d\"", "true"] {
             assert_eq!(read(json), None, "{json}");
         }
     }
@@ -150,12 +126,7 @@ mod tests {
         #[serde(deny_unknown_fields)]
         struct Config {}
         let error = parse::<Config>(r#"{"wiat": 3}"#).unwrap_err();
-        assert!(
-            error
-                .message()
-                .starts_with("plugin config: unknown field `wiat`"),
-            "{error}"
-        );
+        assert!(error.message().starts_with("plugin config: unknown field `wiat`"), "{error}");
         assert!(!error.message().contains("line"), "{error}");
         assert!(parse::<Config>("").is_ok() && parse::<Config>("null").is_ok());
     }

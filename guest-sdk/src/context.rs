@@ -92,9 +92,7 @@ impl<'a> Context<'a> {
 
     /// Returns the timers of the current key.
     pub fn timers(&mut self) -> Timers<'_, 'a> {
-        Timers {
-            host: &mut self.host,
-        }
+        Timers { host: &mut self.host }
     }
 
     /// Logs a line, cut at 1 KiB; see [`crate::log!`].

@@ -46,9 +46,7 @@ fn with_instance(
     call: impl FnOnce(&mut dyn Handlers) -> Result,
 ) -> std::result::Result<(), String> {
     INSTANCE.with_borrow_mut(|instance| {
-        let instance = instance
-            .as_deref_mut()
-            .ok_or("the host has not called `open`")?;
+        let instance = instance.as_deref_mut().ok_or("the host has not called `open`")?;
         call(instance).map_err(|error| error.message().to_owned())
     })
 }
@@ -73,11 +71,7 @@ impl<P: Plugin> bindings::Guest for Exported<P> {
         value: Option<Vec<u8>>,
         time: Option<i64>,
     ) -> std::result::Result<(), String> {
-        let record = Record {
-            input: Input(input),
-            value: value.as_deref(),
-            time,
-        };
+        let record = Record { input: Input(input), value: value.as_deref(), time };
         let mut context = Context::new(Host::new(), time);
         with_instance(|plugin| plugin.process_element(record, &mut context))
     }

@@ -28,32 +28,19 @@ impl<'a> Message<'a> {
     /// Returns a record with this value.
     #[must_use]
     pub fn new(value: &'a [u8]) -> Self {
-        Self {
-            key: None,
-            value: Some(value),
-            headers: &[],
-            time: None,
-        }
+        Self { key: None, value: Some(value), headers: &[], time: None }
     }
 
     /// Returns a tombstone.
     #[must_use]
     pub fn tombstone() -> Self {
-        Self {
-            key: None,
-            value: None,
-            headers: &[],
-            time: None,
-        }
+        Self { key: None, value: None, headers: &[], time: None }
     }
 
     /// Gives it another key than the current one.
     #[must_use]
     pub fn key(self, key: &'a [u8]) -> Self {
-        Self {
-            key: Some(key),
-            ..self
-        }
+        Self { key: Some(key), ..self }
     }
 
     /// Gives it headers.
@@ -65,10 +52,7 @@ impl<'a> Message<'a> {
     /// Gives it an event time; `None` is a record without one.
     #[must_use]
     pub fn time(self, time: impl Into<Option<i64>>) -> Self {
-        Self {
-            time: Some(time.into()),
-            ..self
-        }
+        Self { time: Some(time.into()), ..self }
     }
 }
 
@@ -91,9 +75,7 @@ impl Output {
     /// Emits a message.
     pub fn send(&self, context: &mut Context<'_>, message: Message<'_>) {
         let time = message.time.unwrap_or(context.time);
-        context
-            .host
-            .emit(self.0, message.key, message.value, message.headers, time);
+        context.host.emit(self.0, message.key, message.value, message.headers, time);
     }
 
     /// Emits the record at hand unchanged: key, value, headers, event time. A late one that goes

@@ -35,9 +35,7 @@ impl KeptHeaders {
     pub fn check(&self, setup: &Setup) -> Result {
         for role in self.0.keys() {
             if !setup.has_input(role) {
-                return Err(Error::new(format!(
-                    "headers: the plugin has no input `{role}`"
-                )));
+                return Err(Error::new(format!("headers: the plugin has no input `{role}`")));
             }
         }
         Ok(())

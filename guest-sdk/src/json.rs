@@ -47,20 +47,14 @@ impl Kept {
     /// Returns it borrowed.
     #[must_use]
     pub fn borrow(&self) -> KeptRef<'_> {
-        KeptRef {
-            names: &self.names,
-            values: &self.values,
-        }
+        KeptRef { names: &self.names, values: &self.values }
     }
 }
 
 impl Fields {
     /// Returns the slot of a field, wanted from now on.
     pub fn want(&mut self, name: &str) -> usize {
-        self.names
-            .iter()
-            .position(|known| known == name)
-            .unwrap_or_else(|| self.add(name))
+        self.names.iter().position(|known| known == name).unwrap_or_else(|| self.add(name))
     }
 
     /// Returns the slot of the whole value, wanted from now on.
@@ -92,19 +86,14 @@ impl Fields {
             }
             values.push_str(text.unwrap_or(""));
         }
-        Kept {
-            names: self.joined.clone(),
-            values,
-        }
+        Kept { names: self.joined.clone(), values }
     }
 
     /// Returns kept values by slot; fields that were not kept are absent.
     #[must_use]
     pub fn restore<'k>(&self, kept: KeptRef<'k>) -> Vec<Option<&'k str>> {
-        let values = kept
-            .values
-            .split(SEPARATOR)
-            .map(|text| Some(text).filter(|text| !text.is_empty()));
+        let values =
+            kept.values.split(SEPARATOR).map(|text| Some(text).filter(|text| !text.is_empty()));
         if kept.names == self.joined {
             return values.take(self.names.len()).collect();
         }
@@ -139,14 +128,8 @@ impl Fields {
         let text = std::str::from_utf8(value)
             .map_err(|error| Error::new(format!("the value is not UTF-8: {error}")))?;
         let mut found = vec![None; self.names.len()];
-        let mut scanner = Scanner {
-            text,
-            bytes: value,
-            at: 0,
-        };
-        scanner
-            .object(self, &mut found)
-            .map_err(|expected| scanner.error(expected))?;
+        let mut scanner = Scanner { text, bytes: value, at: 0 };
+        scanner.object(self, &mut found).map_err(|expected| scanner.error(expected))?;
         if let Some(slot) = self.whole {
             found[slot] = Some(text.trim_matches([' ', '\t', '\r', '\n']));
         }
@@ -166,10 +149,7 @@ impl Fields {
 /// digits; `None` for anything else and for what does not fit.
 #[must_use]
 pub fn integer(raw: &str) -> Option<i64> {
-    let digits = raw
-        .strip_prefix('"')
-        .and_then(|raw| raw.strip_suffix('"'))
-        .unwrap_or(raw);
+    let digits = raw.strip_prefix('"').and_then(|raw| raw.strip_suffix('"')).unwrap_or(raw);
     digits.parse().ok()
 }
 
@@ -239,11 +219,7 @@ impl<'v> Scanner<'v> {
             self.members(fields, found)?;
         }
         self.skip_blanks();
-        if self.at == self.bytes.len() {
-            Ok(())
-        } else {
-            Err("nothing behind the object")
-        }
+        if self.at == self.bytes.len() { Ok(()) } else { Err("nothing behind the object") }
     }
 
     fn members(
@@ -352,11 +328,7 @@ impl<'v> Scanner<'v> {
         while let Some(b'0'..=b'9') = self.peek() {
             self.at += 1;
         }
-        if self.at > start {
-            Ok(())
-        } else {
-            Err("a digit")
-        }
+        if self.at > start { Ok(()) } else { Err("a digit") }
     }
 
     /// Returns what stands between the quotes, escapes included.
@@ -411,10 +383,7 @@ mod tests {
             fields.want(name);
         }
         let found = fields.pick(json.as_bytes()).unwrap();
-        found
-            .into_iter()
-            .map(|text| text.map(str::to_owned))
-            .collect()
+        found.into_iter().map(|text| text.map(str::to_owned)).collect()
     }
 
     #[test]
@@ -422,22 +391,14 @@ mod tests {
         let json = r#" { "n" : 1.50e+3 , "skip":{"a":[1,{"n":2}]}, "s":"a\"b\u00e9", "z":null,
             "l":[ 1, 2 ] } "#;
         let found = pick(&["s", "n", "l", "z", "missing"], json);
-        let expected = [
-            Some(r#""a\"b\u00e9""#),
-            Some("1.50e+3"),
-            Some("[ 1, 2 ]"),
-            Some("null"),
-            None,
-        ];
+        let expected =
+            [Some(r#""a\"b\u00e9""#), Some("1.50e+3"), Some("[ 1, 2 ]"), Some("null"), None];
         assert_eq!(found, expected.map(|text| text.map(str::to_owned)));
     }
 
     #[test]
     fn of_fields_that_repeat_the_last_counts_and_escaped_names_are_found() {
-        assert_eq!(
-            pick(&["a"], r#"{"a":1,"\u0061":2}"#),
-            [Some("2".to_owned())]
-        );
+        assert_eq!(pick(&["a"], r#"{"a":1,"\u0061":2}"#), [Some("2".to_owned())]);
     }
 
     #[test]
@@ -455,18 +416,12 @@ mod tests {
             before.want(name);
         }
         let kept = before.keep(&before.pick(br#"{"a":1,"c":"x"}"#).unwrap());
-        assert_eq!(
-            before.restore(kept.borrow()),
-            [Some("1"), None, Some("\"x\"")]
-        );
+        assert_eq!(before.restore(kept.borrow()), [Some("1"), None, Some("\"x\"")]);
         let mut after = Fields::default();
         for name in ["c", "d", "a"] {
             after.want(name);
         }
-        assert_eq!(
-            after.restore(kept.borrow()),
-            [Some("\"x\""), None, Some("1")]
-        );
+        assert_eq!(after.restore(kept.borrow()), [Some("\"x\""), None, Some("1")]);
         assert!(Fields::default().restore(kept.borrow()).is_empty());
     }
 
@@ -474,24 +429,10 @@ mod tests {
     fn errors_say_what_was_expected_and_where() {
         let mut fields = Fields::default();
         fields.want("a");
-        let error = |json: &str| {
-            fields
-                .pick(json.as_bytes())
-                .unwrap_err()
-                .message()
-                .to_owned()
-        };
-        assert!(
-            error("[1]").ends_with("expected `{` at byte 0, found `[`"),
-            "{}",
-            error("[1]")
-        );
+        let error = |json: &str| fields.pick(json.as_bytes()).unwrap_err().message().to_owned();
+        assert!(error("[1]").ends_with("expected `{` at byte 0, found `[`"), "{}", error("[1]"));
         assert!(error(r#"{"a":1"#).ends_with("expected `,` or `}` at byte 6, found the end"));
-        assert!(
-            error(r#"{"a":01}"#).contains("byte 6"),
-            "{}",
-            error(r#"{"a":01}"#)
-        );
+        assert!(error(r#"{"a":01}"#).contains("byte 6"), "{}", error(r#"{"a":01}"#));
     }
 
     proptest! {

@@ -60,6 +60,8 @@ mod error;
 #[doc(hidden)]
 pub mod guest;
 mod handles;
+#[cfg(not(target_arch = "wasm32"))]
+mod harness;
 mod hash;
 mod headers;
 mod imports;
@@ -75,8 +77,6 @@ mod state;
 #[doc(hidden)]
 pub use wit_bindgen;
 
-#[cfg(not(target_arch = "wasm32"))]
-pub use self::native::NativePlugin;
 pub use self::{
     config::Millis,
     context::{Context, Level, Position, Timers},
@@ -87,6 +87,11 @@ pub use self::{
     plugin::{Plugin, Record, Timer, TimerDomain},
     setup::{Description, Expiry, Setup, StateBuilder},
     state::{EntryKey, EventTimeBuffer, ListState, MapState, Slot, ValueState},
+};
+#[cfg(not(target_arch = "wasm32"))]
+pub use self::{
+    harness::{DeadLetter, Emitted, Feed, Harness},
+    native::NativePlugin,
 };
 
 /// Makes a plugin the component's: once per crate.

@@ -37,9 +37,7 @@ pub struct NativePlugin<P> {
 
 impl<P> std::fmt::Debug for NativePlugin<P> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("NativePlugin")
-            .field("config", &self.config)
-            .finish_non_exhaustive()
+        f.debug_struct("NativePlugin").field("config", &self.config).finish_non_exhaustive()
     }
 }
 
@@ -52,13 +50,7 @@ impl<P: Plugin> NativePlugin<P> {
     pub fn new(config: impl Into<String>) -> Result<(Self, PluginDescriptor)> {
         let config = config.into();
         let (instance, description) = open(&config)?;
-        Ok((
-            Self {
-                config,
-                instance: Some(instance),
-            },
-            description.into(),
-        ))
+        Ok((Self { config, instance: Some(instance) }, description.into()))
     }
 
     fn call(
@@ -88,18 +80,12 @@ impl<P: Plugin + Send> MatchFunction for NativePlugin<P> {
     fn process_element(&mut self, context: Box<Core>) -> (Box<Core>, CallResult) {
         self.call(context, |plugin, core| {
             let (input, value, time) = match &core.current().subject {
-                Subject::Record {
-                    role, record, time, ..
-                } => (*role, record.value.clone(), *time),
+                Subject::Record { role, record, time, .. } => (*role, record.value.clone(), *time),
                 Subject::None | Subject::Timer { .. } => {
                     return Err(Error::new("process_element was called without a record"));
                 }
             };
-            let record = Record {
-                input: Input(input),
-                value: value.as_deref(),
-                time,
-            };
+            let record = Record { input: Input(input), value: value.as_deref(), time };
             plugin.process_element(record, &mut Context::new(Host::new(core), time))
         })
     }
@@ -114,15 +100,8 @@ impl<P: Plugin + Send> MatchFunction for NativePlugin<P> {
                 CoreDomain::Processing => TimerDomain::Processing,
                 CoreDomain::Continue => TimerDomain::Continue,
             };
-            let timer = Timer {
-                time: time.unwrap_or(i64::MIN),
-                domain,
-                tag,
-            };
-            plugin.on_timer(
-                timer,
-                &mut Context::new(Host::new(core), timer.event_time()),
-            )
+            let timer = Timer { time: time.unwrap_or(i64::MIN), domain, tag };
+            plugin.on_timer(timer, &mut Context::new(Host::new(core), timer.event_time()))
         })
     }
 
@@ -159,10 +138,9 @@ fn guarded(call: AssertUnwindSafe<impl FnOnce() -> Result>) -> CallResult {
     IS_CALLING.set(false);
     match outcome {
         Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => Err(CallFailure {
-            kind: FailureKind::Error,
-            message: error.message().to_owned(),
-        }),
+        Ok(Err(error)) => {
+            Err(CallFailure { kind: FailureKind::Error, message: error.message().to_owned() })
+        }
         Err(payload) => Err(failure_of(payload)),
     }
 }
@@ -172,9 +150,7 @@ fn failure_of(payload: Box<dyn Any + Send>) -> CallFailure {
         Ok(refused) => refused.0,
         Err(_) => CallFailure {
             kind: FailureKind::Trap,
-            message: PANIC
-                .take()
-                .unwrap_or_else(|| "the plugin panicked".to_owned()),
+            message: PANIC.take().unwrap_or_else(|| "the plugin panicked".to_owned()),
         },
     }
 }
@@ -197,17 +173,14 @@ impl From<Description> for PluginDescriptor {
                 refresh_on_read: expiry.refresh == setup::Refresh::ReadAndWrite,
             }),
         });
-        let metrics = description
-            .metrics
-            .into_iter()
-            .map(|metric| MetricDescriptor {
-                name: metric.name,
-                kind: match metric.kind {
-                    setup::MetricKind::Counter => MetricKind::Counter,
-                    setup::MetricKind::Gauge => MetricKind::Gauge,
-                    setup::MetricKind::Histogram => MetricKind::Histogram,
-                },
-            });
+        let metrics = description.metrics.into_iter().map(|metric| MetricDescriptor {
+            name: metric.name,
+            kind: match metric.kind {
+                setup::MetricKind::Counter => MetricKind::Counter,
+                setup::MetricKind::Gauge => MetricKind::Gauge,
+                setup::MetricKind::Histogram => MetricKind::Histogram,
+            },
+        });
         Self {
             inputs: description.inputs,
             outputs: description.outputs,

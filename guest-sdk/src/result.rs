@@ -67,11 +67,7 @@ impl Shape {
     #[must_use]
     pub fn whole(sides: &[&str], words: &[&str]) -> Self {
         let sources = sides.iter().chain(words);
-        Self(
-            sources
-                .map(|name| ((*name).to_owned(), Source::new(name)))
-                .collect(),
-        )
+        Self(sources.map(|name| ((*name).to_owned(), Source::new(name))).collect())
     }
 
     /// Makes it ready: `sides` are the plugin's inputs and `words` what else it can tell.
@@ -83,25 +79,14 @@ impl Shape {
         let mut fields = vec![Fields::default(); sides.len()];
         let mut parts = Vec::with_capacity(self.0.len());
         for (name, source) in &self.0 {
-            let mut lead = if parts.is_empty() {
-                b"{".to_vec()
-            } else {
-                b",".to_vec()
-            };
+            let mut lead = if parts.is_empty() { b"{".to_vec() } else { b",".to_vec() };
             write_string(name, &mut lead);
             lead.push(b':');
             let lead = String::from_utf8(lead)?;
             let place = place(&source.from, sides, words, &mut fields)?;
-            parts.push(Part {
-                lead,
-                place,
-                absent: source.absent.clone(),
-            });
+            parts.push(Part { lead, place, absent: source.absent.clone() });
         }
-        Ok(Template {
-            sides: fields,
-            parts,
-        })
+        Ok(Template { sides: fields, parts })
     }
 }
 
@@ -120,19 +105,9 @@ fn place(from: &str, sides: &[&str], words: &[&str], fields: &mut [Fields]) -> R
     if let Some(at) = words.iter().position(|word| *word == from) {
         return Ok(Place::Word(at));
     }
-    let sides = sides
-        .iter()
-        .map(|side| format!("`{side}.<field>`"))
-        .collect::<Vec<_>>()
-        .join(", ");
-    let words = words
-        .iter()
-        .map(|word| format!("`{word}`"))
-        .collect::<Vec<_>>()
-        .join(", ");
-    Err(Error::new(format!(
-        "result: `{from}` is none of {sides}, {words}"
-    )))
+    let sides = sides.iter().map(|side| format!("`{side}.<field>`")).collect::<Vec<_>>().join(", ");
+    let words = words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
+    Err(Error::new(format!("result: `{from}` is none of {sides}, {words}")))
 }
 
 impl Template {
@@ -167,18 +142,12 @@ impl Template {
 
 impl Source {
     fn new(from: &str) -> Self {
-        Self {
-            from: from.to_owned(),
-            absent: "null".to_owned(),
-        }
+        Self { from: from.to_owned(), absent: "null".to_owned() }
     }
 
     /// Returns the name a source has in a list: its last part.
     fn own_name(&self) -> String {
-        self.from
-            .split_once('.')
-            .map_or(self.from.as_str(), |(_, field)| field)
-            .to_owned()
+        self.from.split_once('.').map_or(self.from.as_str(), |(_, field)| field).to_owned()
     }
 }
 
@@ -283,9 +252,8 @@ mod tests {
         let shape: Shape = serde_json::from_str(shape).unwrap();
         let template = shape.compile(&SIDES, &["status"]).unwrap();
         let order = template.fields(0).pick(order.as_bytes()).unwrap();
-        let payment = payment.map_or(Vec::new(), |payment| {
-            template.fields(1).pick(payment.as_bytes()).unwrap()
-        });
+        let payment = payment
+            .map_or(Vec::new(), |payment| template.fields(1).pick(payment.as_bytes()).unwrap());
         let mut out = b"left over".to_vec();
         template.render(&[&order, &payment], &["\"PAID\""], &mut out);
         String::from_utf8(out).unwrap()
@@ -299,19 +267,12 @@ mod tests {
             render(shape, order, Some(r#"{"paid": true}"#)),
             r#"{"s":"PAID","id":12345678901234567890.10,"paid":true}"#
         );
-        assert_eq!(
-            render(shape, "{}", None),
-            r#"{"s":"PAID","id":null,"paid":0}"#
-        );
+        assert_eq!(render(shape, "{}", None), r#"{"s":"PAID","id":null,"paid":0}"#);
     }
 
     #[test]
     fn a_list_names_results_after_their_fields() {
-        let result = render(
-            r#"["order.id","payment"]"#,
-            r#"{"id":1}"#,
-            Some(r#"{"a":2}"#),
-        );
+        let result = render(r#"["order.id","payment"]"#, r#"{"id":1}"#, Some(r#"{"a":2}"#));
         assert_eq!(result, r#"{"id":1,"payment":{"a":2}}"#);
         let error = serde_json::from_str::<Shape>(r#"["order.id","payment.id"]"#).unwrap_err();
         assert!(error.to_string().contains("`id` is there twice"), "{error}");

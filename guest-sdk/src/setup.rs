@@ -80,29 +80,19 @@ impl Expiry {
     /// watermark.
     #[must_use]
     pub fn event_time(after: Millis) -> Self {
-        Self {
-            after_ms: after.0,
-            domain: ExpiryDomain::Event,
-            refresh: Refresh::Write,
-        }
+        Self { after_ms: after.0, domain: ExpiryDomain::Event, refresh: Refresh::Write }
     }
 
     /// Counts in the lane's processing time.
     #[must_use]
     pub fn processing_time(after: Millis) -> Self {
-        Self {
-            domain: ExpiryDomain::Processing,
-            ..Self::event_time(after)
-        }
+        Self { domain: ExpiryDomain::Processing, ..Self::event_time(after) }
     }
 
     /// Lets reading renew an entry as writing does.
     #[must_use]
     pub fn refreshed_by_reads(self) -> Self {
-        Self {
-            refresh: Refresh::ReadAndWrite,
-            ..self
-        }
+        Self { refresh: Refresh::ReadAndWrite, ..self }
     }
 }
 
@@ -122,10 +112,7 @@ impl Setup {
             states: Vec::new(),
             metrics: Vec::new(),
         };
-        Self {
-            description,
-            problems: Vec::new(),
-        }
+        Self { description, problems: Vec::new() }
     }
 
     /// Declares an input role; asked for twice it is the same.
@@ -141,12 +128,7 @@ impl Setup {
     /// Declares a named state; the builder says of which kind. The name is its identity: it stays
     /// when the plugin changes.
     pub fn state(&mut self, name: &str) -> StateBuilder<'_> {
-        StateBuilder {
-            setup: self,
-            name: name.to_owned(),
-            schema_version: 1,
-            expiry: None,
-        }
+        StateBuilder { setup: self, name: name.to_owned(), schema_version: 1, expiry: None }
     }
 
     /// Declares a counter.
@@ -168,15 +150,11 @@ impl Setup {
         let metrics = &mut self.description.metrics;
         if let Some(at) = metrics.iter().position(|metric| metric.name == name) {
             if metrics[at].kind != kind {
-                self.problems
-                    .push(format!("metric `{name}` is declared with two kinds"));
+                self.problems.push(format!("metric `{name}` is declared with two kinds"));
             }
             return number(at);
         }
-        metrics.push(DescribedMetric {
-            name: name.to_owned(),
-            kind,
-        });
+        metrics.push(DescribedMetric { name: name.to_owned(), kind });
         number(metrics.len() - 1)
     }
 
@@ -193,13 +171,10 @@ impl Setup {
 }
 
 fn place(names: &mut Vec<String>, name: &str) -> u32 {
-    let at = names
-        .iter()
-        .position(|known| known == name)
-        .unwrap_or_else(|| {
-            names.push(name.to_owned());
-            names.len() - 1
-        });
+    let at = names.iter().position(|known| known == name).unwrap_or_else(|| {
+        names.push(name.to_owned());
+        names.len() - 1
+    });
     number(at)
 }
 
@@ -268,33 +243,14 @@ impl StateBuilder<'_> {
     }
 
     fn declare(self, kind: Kind) -> u32 {
-        let Self {
-            setup,
-            name,
-            schema_version,
-            expiry,
-        } = self;
-        if setup
-            .description
-            .states
-            .iter()
-            .any(|state| state.name == name)
-        {
-            setup
-                .problems
-                .push(format!("state `{name}` is declared twice"));
+        let Self { setup, name, schema_version, expiry } = self;
+        if setup.description.states.iter().any(|state| state.name == name) {
+            setup.problems.push(format!("state `{name}` is declared twice"));
         }
         if expiry.is_some_and(|expiry| expiry.after_ms < 1) {
-            setup
-                .problems
-                .push(format!("state `{name}`: an expiry is at least 1 ms"));
+            setup.problems.push(format!("state `{name}`: an expiry is at least 1 ms"));
         }
-        setup.description.states.push(DescribedState {
-            name,
-            kind,
-            schema_version,
-            expiry,
-        });
+        setup.description.states.push(DescribedState { name, kind, schema_version, expiry });
         number(setup.description.states.len() - 1)
     }
 }
@@ -350,17 +306,10 @@ mod tests {
         let mut setup = Setup::new();
         let _first = setup.state("rows").value::<u8>();
         let _second = setup.state("rows").value::<u8>();
-        let _list = setup
-            .state("list")
-            .expiry(Expiry::event_time(Millis(5)))
-            .list::<u8>();
+        let _list = setup.state("list").expiry(Expiry::event_time(Millis(5))).list::<u8>();
         let _metrics = (setup.counter("m"), setup.gauge("m"));
         let message = setup.finish().unwrap_err().message().to_owned();
-        for part in [
-            "`rows` is declared twice",
-            "a list takes no expiry",
-            "`m` is declared with",
-        ] {
+        for part in ["`rows` is declared twice", "a list takes no expiry", "`m` is declared with"] {
             assert!(message.contains(part), "{message}");
         }
     }

@@ -38,10 +38,7 @@ pub struct ValueState<T> {
 
 impl<T> ValueState<T> {
     pub(crate) fn new(state: u32) -> Self {
-        Self {
-            state,
-            of: PhantomData,
-        }
+        Self { state, of: PhantomData }
     }
 
     /// Returns the value's bytes, for a type that borrows from them (see [`crate::codec::decode`]).
@@ -68,9 +65,7 @@ impl<T: Serialize + DeserializeOwned> ValueState<T> {
     ///
     /// When what is stored is of another type.
     pub fn get(&self, context: &mut Context<'_>) -> Result<Option<T>> {
-        self.get_bytes(context)
-            .map(|bytes| decode(&bytes))
-            .transpose()
+        self.get_bytes(context).map(|bytes| decode(&bytes)).transpose()
     }
 
     /// Writes the value.
@@ -109,9 +104,7 @@ impl<K: EntryKey, V: Serialize + DeserializeOwned> MapState<K, V> {
     ///
     /// When the value cannot be written.
     pub fn put(&self, context: &mut Context<'_>, entry: &K, value: &V) -> Result {
-        context
-            .host
-            .put(self.state, &entry.to_entry(), &encode(value)?);
+        context.host.put(self.state, &entry.to_entry(), &encode(value)?);
         Ok(())
     }
 
@@ -166,9 +159,7 @@ impl<K: EntryKey, V: Serialize + DeserializeOwned> MapState<K, V> {
         found: &mut Vec<(K, V)>,
     ) -> Result<bool> {
         let (from, to) = (&bounds.from, bounds.to.as_deref());
-        let (entries, has_more) = context
-            .host
-            .scan(self.state, from, to, after.as_deref(), limit);
+        let (entries, has_more) = context.host.scan(self.state, from, to, after.as_deref(), limit);
         for (entry, value) in &entries {
             let key = K::decode(&mut entry.as_slice());
             let key = key.ok_or_else(|| {
@@ -184,10 +175,7 @@ impl<K: EntryKey, V: Serialize + DeserializeOwned> MapState<K, V> {
 
 impl<K: EntryKey, V> MapState<K, V> {
     pub(crate) fn new(state: u32) -> Self {
-        Self {
-            state,
-            of: PhantomData,
-        }
+        Self { state, of: PhantomData }
     }
 
     /// Removes an entry.
@@ -202,9 +190,7 @@ impl<K: EntryKey, V> MapState<K, V> {
         if let Some(after) = bounds.after {
             from = successor(after);
         }
-        context
-            .host
-            .remove_range(self.state, &from, bounds.to.as_deref());
+        context.host.remove_range(self.state, &from, bounds.to.as_deref());
     }
 
     /// Removes every entry.

@@ -27,10 +27,9 @@ fn allowed<T>(answer: Result<T, ContextError>) -> T {
         let failure = match error {
             ContextError::Refused(failure) => failure,
             // The lane stops for this one, whatever the call ends with.
-            ContextError::Store(error) => CallFailure {
-                kind: FailureKind::Trap,
-                message: error.to_string(),
-            },
+            ContextError::Store(error) => {
+                CallFailure { kind: FailureKind::Trap, message: error.to_string() }
+            }
         };
         std::panic::resume_unwind(Box::new(Refused(failure)))
     })
@@ -63,9 +62,7 @@ impl<'a> Host<'a> {
     ) -> Page {
         let page = allowed(self.0.state_scan(state, from, to, after, limit));
         let entries = page.entries.into_iter();
-        let entries = entries
-            .map(|(entry, value)| (entry.to_vec(), value.to_vec()))
-            .collect();
+        let entries = entries.map(|(entry, value)| (entry.to_vec(), value.to_vec())).collect();
         (entries, page.has_more)
     }
 
@@ -111,10 +108,7 @@ impl<'a> Host<'a> {
 
     pub(crate) fn position(&self) -> Position {
         let (partition, offset) = self.0.position();
-        Position {
-            partition: partition.0.into(),
-            offset,
-        }
+        Position { partition: partition.0.into(), offset }
     }
 
     pub(crate) fn headers(&self) -> Vec<Header> {

@@ -84,19 +84,13 @@ impl Host<'_> {
 
     pub(crate) fn position(&self) -> Position {
         let position = wit::context::current_position();
-        Position {
-            partition: position.partition,
-            offset: position.offset,
-        }
+        Position { partition: position.partition, offset: position.offset }
     }
 
     pub(crate) fn headers(&self) -> Vec<Header> {
         wit::context::headers()
             .into_iter()
-            .map(|header| Header {
-                name: header.name,
-                value: header.value,
-            })
+            .map(|header| Header { name: header.name, value: header.value })
             .collect()
     }
 

@@ -42,10 +42,7 @@ pub struct EventTimeBuffer<T> {
 
 impl<T> EventTimeBuffer<T> {
     pub(crate) fn new(state: u32) -> Self {
-        Self {
-            state,
-            of: PhantomData,
-        }
+        Self { state, of: PhantomData }
     }
 
     /// Returns how many items there are.
@@ -117,10 +114,7 @@ impl<T: Serialize + DeserializeOwned> EventTimeBuffer<T> {
     /// When the item cannot be written.
     pub fn push(&self, context: &mut Context<'_>, time: i64, item: &T) -> Result<Slot> {
         let mut sequence = Sequence::read(self.state, context)?;
-        let slot = Slot {
-            time,
-            sequence: sequence.next,
-        };
+        let slot = Slot { time, sequence: sequence.next };
         context.host.put(self.state, &slot.entry(), &encode(item)?);
         sequence.next += 1;
         sequence.count += 1;
@@ -210,10 +204,7 @@ impl<T: Serialize + DeserializeOwned> EventTimeBuffer<T> {
         let (from, to) = bounds(&(..=time));
         context.host.remove_range(self.state, &from, to.as_deref());
         self.removed(context, items.len() as u64)?;
-        Ok(items
-            .into_iter()
-            .map(|(slot, item)| (slot.time, item))
-            .collect())
+        Ok(items.into_iter().map(|(slot, item)| (slot.time, item)).collect())
     }
 
     fn read(

@@ -21,10 +21,7 @@ pub struct ListState<T> {
 
 impl<T> ListState<T> {
     pub(crate) fn new(state: u32) -> Self {
-        Self {
-            state,
-            of: PhantomData,
-        }
+        Self { state, of: PhantomData }
     }
 
     /// Returns how many items there are.
@@ -59,9 +56,7 @@ impl<T: Serialize + DeserializeOwned> ListState<T> {
     /// When the item cannot be written.
     pub fn push(&self, context: &mut Context<'_>, item: &T) -> Result {
         let mut sequence = Sequence::read(self.state, context)?;
-        context
-            .host
-            .put(self.state, &sequence.next.to_entry(), &encode(item)?);
+        context.host.put(self.state, &sequence.next.to_entry(), &encode(item)?);
         sequence.next += 1;
         sequence.count += 1;
         sequence.write(self.state, context)
@@ -78,9 +73,7 @@ impl<T: Serialize + DeserializeOwned> ListState<T> {
         let mut after: Option<Vec<u8>> = None;
         loop {
             let (page, has_more) =
-                context
-                    .host
-                    .scan(self.state, &first, None, after.as_deref(), PAGE);
+                context.host.scan(self.state, &first, None, after.as_deref(), PAGE);
             for (_, item) in &page {
                 items.push(decode(item)?);
             }

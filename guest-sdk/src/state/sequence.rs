@@ -24,9 +24,7 @@ impl Sequence {
         if self.count == 0 {
             context.host.remove(state, &[]);
         } else {
-            context
-                .host
-                .put(state, &[], &crate::codec::encode(&(self.next, self.count))?);
+            context.host.put(state, &[], &crate::codec::encode(&(self.next, self.count))?);
         }
         Ok(())
     }

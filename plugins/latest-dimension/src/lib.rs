@@ -71,15 +71,10 @@ impl Plugin for LatestDimension {
         config.headers.check(setup)?;
         let words = ["status", "reason", "emission"];
         let sides = ["behaviour", "dimension"];
-        let shape = config
-            .result
-            .clone()
-            .unwrap_or_else(|| Shape::whole(&sides, &words[..2]));
+        let shape = config.result.clone().unwrap_or_else(|| Shape::whole(&sides, &words[..2]));
         let mut template = shape.compile(&sides, &words)?;
-        let version_slot = config
-            .version
-            .as_ref()
-            .map(|name| template.fields_mut(DIMENSION).want(name));
+        let version_slot =
+            config.version.as_ref().map(|name| template.fields_mut(DIMENSION).want(name));
         let reason = match config.wait.0 {
             0 => "\"no dimension\"".to_owned(),
             _ => format!("\"no dimension within {}\"", config.wait),
@@ -149,11 +144,7 @@ impl LatestDimension {
     ) -> Result {
         let fields = self.template.fields(BEHAVIOUR).pick(value)?;
         let headers = self.behaviour_headers.read(context);
-        let behaviour = Behaviour {
-            fields: &fields,
-            headers: &headers,
-            time,
-        };
+        let behaviour = Behaviour { fields: &fields, headers: &headers, time };
         if !context.has_key() {
             // A null key equals nothing, so no dimension will ever come.
             return self.time_out(&behaviour, context).map(|_| ());
@@ -169,30 +160,17 @@ impl LatestDimension {
                  give the input `behaviour` a `time`, or set `wait: 0`"
             );
         };
-        if self
-            .config
-            .max_waiting_per_key
-            .is_some_and(|max| row.waiting >= max)
-        {
+        if self.config.max_waiting_per_key.is_some_and(|max| row.waiting >= max) {
             if let Some(overflow) = self.overflow {
                 overflow.forward(context);
             }
             return Ok(());
         }
-        let deadline = time
-            .max(context.watermark())
-            .saturating_add(self.config.wait.0);
+        let deadline = time.max(context.watermark()).saturating_add(self.config.wait.0);
         let fields = self.template.fields(BEHAVIOUR).keep(&fields);
-        let waiting = BehaviourRow {
-            deadline,
-            emissions: 0,
-            fields,
-            headers,
-        };
+        let waiting = BehaviourRow { deadline, emissions: 0, fields, headers };
         self.waiting.push(context, time, &waiting)?;
-        context
-            .timers()
-            .register_event_time(deadline, time.cast_unsigned());
+        context.timers().register_event_time(deadline, time.cast_unsigned());
         row.waiting += 1;
         self.write(&row, context)
     }
@@ -226,10 +204,7 @@ impl LatestDimension {
             headers: self.dimension_headers.read(context),
         });
         if self.config.reemit_on_update.is_some() {
-            row.reemit = Some(Cursor {
-                time: i64::MIN,
-                sequence: 0,
-            });
+            row.reemit = Some(Cursor { time: i64::MIN, sequence: 0 });
         }
         self.emit_step(&mut row, context)?;
         self.write(&row, context)
@@ -271,30 +246,20 @@ impl LatestDimension {
             row.reemit = None;
             return Ok(true);
         };
-        let after = Slot {
-            time: cursor.time,
-            sequence: cursor.sequence,
-        };
+        let after = Slot { time: cursor.time, sequence: cursor.sequence };
         let (items, has_more) = self.emitted.page_after(context, .., Some(after), STEP)?;
         let last = items.last().map(|(slot, _)| *slot);
         for (slot, mut item) in items {
             item.emissions += 1;
-            let fields = self
-                .template
-                .fields(BEHAVIOUR)
-                .restore(item.fields.borrow());
-            let behaviour = Behaviour {
-                fields: &fields,
-                headers: &item.headers,
-                time: Some(slot.time),
-            };
+            let fields = self.template.fields(BEHAVIOUR).restore(item.fields.borrow());
+            let behaviour =
+                Behaviour { fields: &fields, headers: &item.headers, time: Some(slot.time) };
             self.emit(&behaviour, dimension, item.emissions, context);
             self.emitted.replace(context, slot, &item)?;
         }
-        row.reemit = last.filter(|_| has_more).map(|slot| Cursor {
-            time: slot.time,
-            sequence: slot.sequence,
-        });
+        row.reemit = last
+            .filter(|_| has_more)
+            .map(|slot| Cursor { time: slot.time, sequence: slot.sequence });
         Ok(row.reemit.is_none())
     }
 
@@ -302,9 +267,7 @@ impl LatestDimension {
     fn emit_waiting(&mut self, row: &mut KeyRow<'_>, context: &mut Context<'_>) -> Result<bool> {
         let (items, has_more) = self.waiting.page(context, .., STEP)?;
         for (slot, item) in &items {
-            context
-                .timers()
-                .delete_event_time(item.deadline, slot.time.cast_unsigned());
+            context.timers().delete_event_time(item.deadline, slot.time.cast_unsigned());
         }
         self.settle(row, items, context)?;
         Ok(!has_more)
@@ -346,18 +309,11 @@ impl LatestDimension {
         context: &mut Context<'_>,
     ) -> Result {
         row.waiting = row.waiting.saturating_sub(u32::try_from(items.len())?);
-        self.waiting
-            .remove_all(context, items.iter().map(|(slot, _)| *slot))?;
+        self.waiting.remove_all(context, items.iter().map(|(slot, _)| *slot))?;
         for (slot, item) in items {
-            let fields = self
-                .template
-                .fields(BEHAVIOUR)
-                .restore(item.fields.borrow());
-            let behaviour = Behaviour {
-                fields: &fields,
-                headers: &item.headers,
-                time: Some(slot.time),
-            };
+            let fields = self.template.fields(BEHAVIOUR).restore(item.fields.borrow());
+            let behaviour =
+                Behaviour { fields: &fields, headers: &item.headers, time: Some(slot.time) };
             self.conclude(&behaviour, &row.dimension, context)?;
         }
         Ok(())
@@ -388,12 +344,7 @@ impl LatestDimension {
         }
         let fields = self.template.fields(BEHAVIOUR).keep(behaviour.fields);
         let headers = behaviour.headers.to_vec();
-        let item = BehaviourRow {
-            deadline,
-            emissions: 1,
-            fields,
-            headers,
-        };
+        let item = BehaviourRow { deadline, emissions: 1, fields, headers };
         self.emitted.push(context, time, &item)?;
         context.timers().register_event_time(deadline, FORGET);
         Ok(())
@@ -409,8 +360,7 @@ impl LatestDimension {
         let fields = self.template.fields(DIMENSION).restore(dimension.fields);
         let emission = emission.to_string();
         let words = ["\"OK\"", "null", &emission];
-        self.template
-            .render(&[behaviour.fields, &fields], &words, &mut self.out);
+        self.template.render(&[behaviour.fields, &fields], &words, &mut self.out);
         let message = Message::new(&self.out).time(behaviour.time);
         if dimension.headers.is_empty() {
             self.main.send(context, message.headers(behaviour.headers));
@@ -435,11 +385,8 @@ impl LatestDimension {
             (OnTimeout::EmitWithout, _) | (OnTimeout::SideOutput, None) => self.main,
         };
         let words = ["\"TIMEOUT\"", &self.reason, "1"];
-        self.template
-            .render(&[behaviour.fields, &[]], &words, &mut self.out);
-        let message = Message::new(&self.out)
-            .time(behaviour.time)
-            .headers(behaviour.headers);
+        self.template.render(&[behaviour.fields, &[]], &words, &mut self.out);
+        let message = Message::new(&self.out).time(behaviour.time).headers(behaviour.headers);
         output.send(context, message);
         Ok(output == self.main)
     }
@@ -449,8 +396,7 @@ impl LatestDimension {
         let (mut items, has_more) = self.emitted.page(context, .., STEP)?;
         items.retain(|(_, item)| item.deadline <= timer.time);
         let is_step = !items.is_empty();
-        self.emitted
-            .remove_all(context, items.into_iter().map(|(slot, _)| slot))?;
+        self.emitted.remove_all(context, items.into_iter().map(|(slot, _)| slot))?;
         if is_step && has_more {
             context.timers().continue_with(FORGET);
         }
@@ -470,9 +416,5 @@ impl LatestDimension {
 
 /// Reads a key's row; no bytes are the row of a new key.
 fn read(bytes: &[u8]) -> Result<KeyRow<'_>> {
-    if bytes.is_empty() {
-        Ok(KeyRow::default())
-    } else {
-        decode(bytes)
-    }
+    if bytes.is_empty() { Ok(KeyRow::default()) } else { decode(bytes) }
 }
