@@ -21,11 +21,7 @@ impl MemoryBudget {
     #[must_use]
     pub fn split(bytes: usize) -> Self {
         let quarter = bytes / 4;
-        Self {
-            block_cache: quarter,
-            memtables: quarter,
-            row_cache: bytes - 2 * quarter,
-        }
+        Self { block_cache: quarter, memtables: quarter, row_cache: bytes - 2 * quarter }
     }
 }
 
@@ -57,9 +53,6 @@ impl SharedMemory {
     }
 
     pub(crate) fn in_use(&self) -> MemoryUse {
-        MemoryUse {
-            block_cache: self.blocks.get_usage(),
-            memtables: self.memtables.get_usage(),
-        }
+        MemoryUse { block_cache: self.blocks.get_usage(), memtables: self.memtables.get_usage() }
     }
 }

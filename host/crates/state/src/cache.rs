@@ -2,7 +2,8 @@
 //!
 //! Two flat arrays. The index (open addressing, linear probing) has a 32-bit hash and a place for
 //! each entry, so a hit costs about two misses of the processor's caches: one line of the index, one
-//! of the entry. The ring holds entries one behind the other, oldest first; to make room the oldest
+//! or two of the entry. It doubles as entries come, from the hashes it has, so that few entries lie
+//! close together. The ring holds entries one behind the other, oldest first; to make room the oldest
 //! go, but one that was read since it was written gets a second chance at the ring's head.
 //!
 //! ```text
@@ -13,8 +14,8 @@
 //!
 //! Invariants:
 //! - What the cache answers is what was last given to it for that row.
-//! - Index and ring never grow after they were made, so no read pays for moving the others.
-//! - Live entries and used slots of the index are one to one; the index is at most 7/8 full.
+//! - Index and ring together never take more than the budget.
+//! - Live entries and used slots of the index are one to one; the index is at most 4/5 full.
 
 use std::hash::BuildHasher;
 
@@ -26,6 +27,8 @@ const UNIT: usize = 8;
 const HEADER: usize = 8;
 /// The largest entry taken, header included, in bytes: its slot must fit into a u16 of units.
 const ENTRY_MAX: usize = 32 << 10;
+/// Slots of the index of an empty cache.
+const INDEX_START: usize = 1 << 10;
 /// Below this a budget buys nothing.
 const BUDGET_MIN: usize = 4 << 10;
 /// So many entries at most get a second chance while room is made for one: bounds the time it takes
@@ -79,6 +82,8 @@ const FREE: Slot = [0, 0];
 #[derive(Debug)]
 pub(crate) struct RowCache {
     index: Vec<Slot>,
+    /// What the index may grow to.
+    index_max: usize,
     entries: usize,
     ring: Vec<u8>,
     /// Where the next entry goes, in bytes.
@@ -96,17 +101,18 @@ pub(crate) struct RowCache {
 impl RowCache {
     /// Returns a cache that takes at most so many bytes, all included; off below 4 KiB.
     pub(crate) fn new(budget: usize) -> Self {
-        let (slots, ring) = if budget < BUDGET_MIN {
+        let (index_max, ring) = if budget < BUDGET_MIN {
             (0, 0)
         } else {
-            // An eighth for the index: enough for entries of 56 bytes on average.
-            let slots = 1 << (budget / 8 / size_of::<Slot>()).ilog2();
-            let ring = budget - slots * size_of::<Slot>();
+            // An eighth for the index: enough for entries of 64 bytes on average.
+            let index_max = 1 << (budget / 8 / size_of::<Slot>()).ilog2();
+            let ring = budget - index_max * size_of::<Slot>();
             // Places are u32 in units, plus one.
-            (slots, (ring / UNIT).min(u32::MAX as usize - 1) * UNIT)
+            (index_max, (ring / UNIT).min(u32::MAX as usize - 1) * UNIT)
         };
         Self {
-            index: vec![FREE; slots],
+            index: vec![FREE; index_max.min(INDEX_START)],
+            index_max,
             entries: 0,
             ring: vec![0; ring],
             head: 0,
@@ -126,21 +132,13 @@ impl RowCache {
         };
         self.counts.hits += 1;
         if !header.is(READ) {
-            self.set_header(
-                at,
-                Header {
-                    flags: header.flags | READ,
-                    ..header
-                },
-            );
+            self.set_header(at, Header { flags: header.flags | READ, ..header });
         }
         if header.is(ABSENT) {
             return Some(None);
         }
         let value = at + HEADER + header.key;
-        Some(Some(Bytes::copy_from_slice(
-            &self.ring[value..value + header.value],
-        )))
+        Some(Some(Bytes::copy_from_slice(&self.ring[value..value + header.value])))
     }
 
     /// Says what a row is now; `None` = it does not exist.
@@ -151,14 +149,7 @@ impl RowCache {
         if let Some((at, header)) = self.find(row) {
             flags |= header.flags & READ;
             if HEADER + header.key + size <= header.slot {
-                self.set_header(
-                    at,
-                    Header {
-                        value: size,
-                        flags,
-                        ..header
-                    },
-                );
+                self.set_header(at, Header { value: size, flags, ..header });
                 let start = at + HEADER + header.key;
                 self.ring[start..start + size].copy_from_slice(value.unwrap_or_default());
                 return;
@@ -171,41 +162,28 @@ impl RowCache {
         if fits > self.largest_entry() {
             return;
         }
-        let slot = (fits + slack)
-            .min(self.largest_entry())
-            .next_multiple_of(UNIT);
+        let slot = (fits + slack).min(self.largest_entry()).next_multiple_of(UNIT);
         let mut chances = SECOND_CHANCES;
-        while self.entries >= self.index.len() / 8 * 7 || !self.has_room(slot) {
+        if self.is_full() && self.index.len() < self.index_max {
+            self.grow_index();
+        }
+        while self.is_full() || !self.has_room(slot) {
             self.evict_oldest(&mut chances);
         }
         let at = self.take_room(slot);
-        self.set_header(
-            at,
-            Header {
-                slot,
-                key: row.len(),
-                value: size,
-                flags,
-            },
-        );
+        self.set_header(at, Header { slot, key: row.len(), value: size, flags });
         let key = at + HEADER;
         self.ring[key..key + row.len()].copy_from_slice(row);
         let start = key + row.len();
         self.ring[start..start + size].copy_from_slice(value.unwrap_or_default());
-        self.link(self.hash(row), at);
+        self.link([self.hash(row), place(at)]);
+        self.entries += 1;
     }
 
     /// Says that a row does not exist any more; nothing is remembered of a row that was not known.
     pub(crate) fn remove(&mut self, row: &[u8]) {
         if let Some((at, header)) = self.find(row) {
-            self.set_header(
-                at,
-                Header {
-                    value: 0,
-                    flags: LIVE | ABSENT,
-                    ..header
-                },
-            );
+            self.set_header(at, Header { value: 0, flags: LIVE | ABSENT, ..header });
         }
     }
 
@@ -217,10 +195,7 @@ impl RowCache {
     }
 
     pub(crate) fn counts(&self) -> CacheCounts {
-        CacheCounts {
-            entries: self.entries as u64,
-            ..self.counts
-        }
+        CacheCounts { entries: self.entries as u64, ..self.counts }
     }
 
     fn largest_entry(&self) -> usize {
@@ -233,6 +208,19 @@ impl RowCache {
     }
 
     // --- The index ---
+
+    /// Returns whether the index has no room for one more entry.
+    fn is_full(&self) -> bool {
+        self.entries >= self.index.len() / 5 * 4
+    }
+
+    fn grow_index(&mut self) {
+        let slots = self.index.len() * 2;
+        let old = std::mem::replace(&mut self.index, vec![FREE; slots]);
+        for used in old.into_iter().filter(|slot| *slot != FREE) {
+            self.link(used);
+        }
+    }
 
     fn find(&self, row: &[u8]) -> Option<(usize, Header)> {
         if self.index.is_empty() {
@@ -262,14 +250,13 @@ impl RowCache {
         (self.ring[key..key + header.key] == *row).then_some(header)
     }
 
-    fn link(&mut self, hash: u32, at: usize) {
+    fn link(&mut self, entry: Slot) {
         let mask = self.index.len() - 1;
-        let mut slot = hash as usize & mask;
+        let mut slot = entry[0] as usize & mask;
         while self.index[slot] != FREE {
             slot = (slot + 1) & mask;
         }
-        self.index[slot] = [hash, place(at)];
-        self.entries += 1;
+        self.index[slot] = entry;
     }
 
     /// Returns the slot of the index that points to an entry.
@@ -308,9 +295,8 @@ impl RowCache {
     // --- The ring ---
 
     fn header(&self, at: usize) -> Header {
-        let bytes: [u8; HEADER] = self.ring[at..at + HEADER]
-            .try_into()
-            .expect("the slice has the header's length");
+        let bytes: [u8; HEADER] =
+            self.ring[at..at + HEADER].try_into().expect("the slice has the header's length");
         let [a, b, c, d, tail @ ..] = bytes;
         let tail = u32::from_le_bytes(tail);
         Header {
@@ -339,26 +325,14 @@ impl RowCache {
     fn has_room(&self, slot: usize) -> bool {
         let free = self.ring.len() - self.used;
         let to_end = self.ring.len() - self.head;
-        if slot <= to_end {
-            slot <= free
-        } else {
-            to_end + slot <= free
-        }
+        if slot <= to_end { slot <= free } else { to_end + slot <= free }
     }
 
     /// Takes room at the head, behind a filler when the end of the ring is too near.
     fn take_room(&mut self, slot: usize) -> usize {
         let to_end = self.ring.len() - self.head;
         if slot > to_end {
-            self.set_header(
-                self.head,
-                Header {
-                    slot: to_end,
-                    key: 0,
-                    value: 0,
-                    flags: 0,
-                },
-            );
+            self.set_header(self.head, Header { slot: to_end, key: 0, value: 0, flags: 0 });
             self.used += to_end;
             self.head = 0;
         }
@@ -384,13 +358,7 @@ impl RowCache {
             scratch.extend_from_slice(&self.ring[at..at + header.size()]);
             let to = self.take_room(header.slot);
             self.ring[to..to + scratch.len()].copy_from_slice(&scratch);
-            self.set_header(
-                to,
-                Header {
-                    flags: header.flags & !READ,
-                    ..header
-                },
-            );
+            self.set_header(to, Header { flags: header.flags & !READ, ..header });
             self.index[slot_of_index][1] = place(to);
             self.scratch = scratch;
         } else {

@@ -109,11 +109,7 @@ pub(crate) fn io_error(
     path: &Path,
     what: &'static str,
 ) -> impl FnOnce(io::Error) -> DirectoryError {
-    move |source| DirectoryError::Io {
-        path: path.to_owned(),
-        what,
-        source,
-    }
+    move |source| DirectoryError::Io { path: path.to_owned(), what, source }
 }
 
 struct Shared {
@@ -130,10 +126,7 @@ pub struct StateDirectory(Arc<Shared>);
 
 impl std::fmt::Debug for StateDirectory {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_tuple("StateDirectory")
-            .field(&self.0.path)
-            .finish()
+        formatter.debug_tuple("StateDirectory").field(&self.0.path).finish()
     }
 }
 
@@ -162,12 +155,7 @@ impl StateDirectory {
         claim::check_not_foreign(path, claim)?;
         claim::write_if_absent(path, claim)?;
         let memory = SharedMemory::new(budget);
-        Ok(Self(Arc::new(Shared {
-            path: path.to_owned(),
-            lanes,
-            memory,
-            _lock: lock,
-        })))
+        Ok(Self(Arc::new(Shared { path: path.to_owned(), lanes, memory, _lock: lock })))
     }
 
     /// Opens a lane's database, making it when there is none.
@@ -258,10 +246,7 @@ fn lock(dir: &Path, claim: &Claim) -> Result<File, DirectoryError> {
                 "" => "another process",
                 holder => holder,
             };
-            return Err(DirectoryError::InUse {
-                dir: dir.to_owned(),
-                holder: holder.to_owned(),
-            });
+            return Err(DirectoryError::InUse { dir: dir.to_owned(), holder: holder.to_owned() });
         }
         Err(TryLockError::Error(error)) => {
             return Err(io_error(&path, "locking the state directory")(error));
@@ -281,11 +266,7 @@ fn write_whole(path: &Path, mode: u32, text: &str) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}
     }
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(mode)
-        .open(&unfinished)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&unfinished)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     fs::rename(&unfinished, path)?;

@@ -57,13 +57,7 @@ impl CompactionFilterFactory for ExpiryFilterFactory {
     type Filter = ExpiryFilter;
 
     fn create(&mut self, _context: CompactionFilterContext) -> ExpiryFilter {
-        ExpiryFilter(
-            self.0
-                .0
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clone(),
-        )
+        ExpiryFilter(self.0.0.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
     fn name(&self) -> &CStr {

@@ -47,20 +47,14 @@ mod tests {
         let error = classified(ErrorKind::IOError, text);
         assert!(matches!(error, StoreError::Unavailable(_)));
         let told = error.to_string();
-        assert!(
-            told.contains("disk full at state/lane-003: free space"),
-            "{told}"
-        );
+        assert!(told.contains("disk full at state/lane-003: free space"), "{told}");
     }
 
     #[test]
     fn damage_and_missing_files_call_for_a_rebuild_and_a_held_lock_does_not() {
         let damaged = classified(ErrorKind::Corruption, "Corruption: block checksum mismatch");
         assert!(matches!(damaged, StoreError::Corrupt(_)));
-        let missing = classified(
-            ErrorKind::IOError,
-            "IO error: No such file or directory: x.sst",
-        );
+        let missing = classified(ErrorKind::IOError, "IO error: No such file or directory: x.sst");
         assert!(matches!(missing, StoreError::Corrupt(_)));
         let locked = classified(ErrorKind::IOError, "IO error: lock hold by current process");
         assert!(matches!(locked, StoreError::Unavailable(_)));

@@ -12,13 +12,12 @@
 
 use std::{
     fs, io,
-    ops::ControlFlow,
     path::{Path, PathBuf},
 };
 
 use bytes::Bytes;
 use dovetail_core::{
-    state::{Clocks, ExpiryTable, StateSize, StateStore, StoreError, row::STATE_PREFIX},
+    state::{Clocks, ExpiryTable, StateSize, StateStore, StoreError, Visit, row::STATE_PREFIX},
     time::ProcessingTime,
 };
 use rocksdb::{DB, FlushOptions, ReadOptions, WriteBatch, WriteOptions, properties};
@@ -77,10 +76,7 @@ pub struct RocksStore {
 
 impl std::fmt::Debug for RocksStore {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("RocksStore")
-            .field("path", &self.path)
-            .finish_non_exhaustive()
+        formatter.debug_struct("RocksStore").field("path", &self.path).finish_non_exhaustive()
     }
 }
 
@@ -149,9 +145,7 @@ impl RocksStore {
         let database = database(self.database.as_ref(), &self.path)?;
         let mut how = FlushOptions::default();
         how.set_wait(wait);
-        database
-            .flush_opt(&how)
-            .map_err(|error| store_error(&self.path, &error))?;
+        database.flush_opt(&how).map_err(|error| store_error(&self.path, &error))?;
         self.lag = Lag::default();
         Ok(())
     }
@@ -190,12 +184,7 @@ impl StateStore for RocksStore {
         Ok(found.map(|value| Bytes::copy_from_slice(&value)))
     }
 
-    fn scan(
-        &mut self,
-        from: &[u8],
-        to: &[u8],
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), StoreError> {
+    fn scan(&mut self, from: &[u8], to: &[u8], visit: &mut Visit<'_>) -> Result<(), StoreError> {
         let from = from.max(FIRST_ROW);
         if from >= to {
             return Ok(());
@@ -212,8 +201,7 @@ impl StateStore for RocksStore {
             }
             rows.next();
         }
-        rows.status()
-            .map_err(|error| store_error(&self.path, &error))
+        rows.status().map_err(|error| store_error(&self.path, &error))
     }
 
     fn apply(
@@ -224,7 +212,10 @@ impl StateStore for RocksStore {
     ) -> Result<(), StoreError> {
         let database = database(self.database.as_ref(), &self.path)?;
         let mut batch = WriteBatch::with_capacity_bytes(self.batch_bytes);
-        for (row, value) in changes {
+        // In order, RocksDB's memtable takes rows in half the time: each is near the one before.
+        let mut sorted: Vec<_> = changes.collect();
+        sorted.sort_by(|one, other| one.0.cmp(other.0));
+        for (row, value) in sorted {
             if is_own(row) {
                 self.cache.clear();
                 return Err(StoreError::Corrupt(format!(
@@ -256,9 +247,7 @@ impl StateStore for RocksStore {
     fn head(&mut self) -> Result<Option<Bytes>, StoreError> {
         let database = database(self.database.as_ref(), &self.path)?;
         let head = database.get_opt(HEAD_ROW, &self.read);
-        Ok(head
-            .map_err(|error| store_error(&self.path, &error))?
-            .map(Bytes::from))
+        Ok(head.map_err(|error| store_error(&self.path, &error))?.map(Bytes::from))
     }
 
     fn flush(&mut self) -> Result<(), StoreError> {
@@ -270,13 +259,7 @@ impl StateStore for RocksStore {
             return StateSize::default();
         };
         // A property that cannot be had counts as nothing: the size is for people to look at.
-        let property = |name| {
-            database
-                .property_int_value(name)
-                .ok()
-                .flatten()
-                .unwrap_or(0)
-        };
+        let property = |name| database.property_int_value(name).ok().flatten().unwrap_or(0);
         StateSize {
             rows: property(properties::ESTIMATE_NUM_KEYS),
             bytes: property(properties::TOTAL_SST_FILES_SIZE)

@@ -46,10 +46,7 @@ fn assert_consistent(cache: &RowCache) {
     }
     assert_eq!((seen, at), (cache.used, cache.head));
     assert_eq!(live, cache.entries);
-    assert_eq!(
-        cache.index.iter().filter(|slot| **slot != FREE).count(),
-        live
-    );
+    assert_eq!(cache.index.iter().filter(|slot| **slot != FREE).count(), live);
 }
 
 proptest! {
@@ -108,9 +105,7 @@ fn a_row_that_fits_is_known_from_the_moment_it_is_told() {
 #[test]
 fn rows_that_are_read_outlive_rows_that_are_only_written() {
     let mut cache = RowCache::new(64 << 10);
-    let hot: Vec<Vec<u8>> = (0..50_u32)
-        .map(|row| format!("hot {row}").into_bytes())
-        .collect();
+    let hot: Vec<Vec<u8>> = (0..50_u32).map(|row| format!("hot {row}").into_bytes()).collect();
     for row in &hot {
         cache.insert(row, Some(&[1; 40]));
     }
@@ -136,7 +131,7 @@ fn a_row_too_large_for_it_is_forgotten_and_not_left_with_its_old_value() {
 #[test]
 fn it_stays_within_its_budget_and_is_off_without_one() {
     let cache = RowCache::new(1 << 20);
-    assert!(cache.ring.capacity() + cache.index.capacity() * size_of::<Slot>() <= 1 << 20);
+    assert!(cache.ring.capacity() + cache.index_max * size_of::<Slot>() <= 1 << 20);
     let mut off = RowCache::new(0);
     off.insert(b"row", Some(b"value"));
     off.remove(b"row");

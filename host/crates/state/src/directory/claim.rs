@@ -43,19 +43,15 @@ pub(super) fn check_not_foreign(dir: &Path, claim: &Claim) -> Result<(), Directo
     let mut lines = text.lines();
     let mut field = |name: &str, expected: &'static str| {
         let line = lines.next().unwrap_or_default();
-        line.strip_prefix(name)
-            .ok_or_else(|| DirectoryError::Damaged {
-                file: file.clone(),
-                expected,
-                found: line.to_owned(),
-            })
+        line.strip_prefix(name).ok_or_else(|| DirectoryError::Damaged {
+            file: file.clone(),
+            expected,
+            found: line.to_owned(),
+        })
     };
     let format = field(TITLE, "a line `dovetail state, format 1`")?;
     if format.parse() != Ok(FORMAT) {
-        return Err(DirectoryError::Format {
-            dir: dir.to_owned(),
-            found: format.to_owned(),
-        });
+        return Err(DirectoryError::Format { dir: dir.to_owned(), found: format.to_owned() });
     }
     let pipeline = field("pipeline: ", "a line `pipeline: NAME`")?;
     let cluster = field("cluster: ", "a line `cluster: ID`")?;
@@ -75,10 +71,7 @@ fn check_empty(dir: &Path) -> Result<(), DirectoryError> {
         let name = entry.map_err(io_error(dir, reading))?.file_name();
         if !HARMLESS.iter().any(|harmless| name == **harmless) {
             let entry = name.to_string_lossy().into_owned();
-            return Err(DirectoryError::NotEmpty {
-                dir: dir.to_owned(),
-                entry,
-            });
+            return Err(DirectoryError::NotEmpty { dir: dir.to_owned(), entry });
         }
     }
     Ok(())

@@ -95,20 +95,12 @@ proptest! {
 fn a_row_that_the_store_keeps_for_itself_is_refused_and_never_shown() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = open(dir.path());
-    apply(
-        &mut store,
-        &vec![(vec![2, 1], Some(vec![1]))],
-        b"head",
-        at(0),
-    );
+    apply(&mut store, &vec![(vec![2, 1], Some(vec![1]))], b"head", at(0));
     let own = [0x00, b'h', b'e', b'a', b'd'];
     assert_eq!(store.get(&own).unwrap(), None);
     assert_eq!(all(&mut store), [(vec![2, 1], vec![1])]);
     let mut changes = [(&own[..], Some(&b"x"[..]))].into_iter();
-    let refused = store
-        .apply(&mut changes, b"head 2", at(0))
-        .unwrap_err()
-        .to_string();
+    let refused = store.apply(&mut changes, b"head 2", at(0)).unwrap_err().to_string();
     assert!(refused.contains("belongs to the store"), "{refused}");
     assert_eq!(store.head().unwrap().as_deref(), Some(&b"head"[..]));
 }
@@ -123,11 +115,7 @@ fn the_size_grows_with_what_is_stored_and_a_clear_takes_it_back() {
         .collect();
     apply(&mut store, &changes, b"head", at(0));
     store.flush().unwrap();
-    assert!(
-        (1900..2100).contains(&store.size().rows),
-        "{:?}",
-        store.size()
-    );
+    assert!((1900..2100).contains(&store.size().rows), "{:?}", store.size());
     assert!(store.size().bytes > empty.bytes);
     store.clear().unwrap();
     assert_eq!(store.size().rows, 0);
@@ -138,21 +126,15 @@ fn the_size_grows_with_what_is_stored_and_a_clear_takes_it_back() {
 fn lanes_of_one_directory_share_its_memory_and_not_their_rows() {
     let dir = tempfile::tempdir().unwrap();
     let directory = open_directory(dir.path());
-    let mut one = directory
-        .open_lane(dovetail_core::epoch::LaneId(0))
-        .unwrap();
-    let mut other = directory
-        .open_lane(dovetail_core::epoch::LaneId(1))
-        .unwrap();
+    let mut one = directory.open_lane(dovetail_core::epoch::LaneId(0)).unwrap();
+    let mut other = directory.open_lane(dovetail_core::epoch::LaneId(1)).unwrap();
     apply(&mut one, &vec![(vec![2, 1], Some(vec![1]))], b"one", at(0));
     assert_eq!(other.get(&[2, 1]).unwrap(), None);
     assert_eq!(other.head().unwrap(), None);
     assert!(directory.memory_use().memtables > 0);
     // All lanes together keep within what one budget allows, up to a memtable's arena each.
     for epoch in 0..40_u8 {
-        let rows: Changes = (0..200_u8)
-            .map(|n| (vec![2, n, epoch], Some(vec![3; 1000])))
-            .collect();
+        let rows: Changes = (0..200_u8).map(|n| (vec![2, n, epoch], Some(vec![3; 1000]))).collect();
         apply(&mut one, &rows, b"one", at(0));
         apply(&mut other, &rows, b"other", at(0));
     }

@@ -12,9 +12,7 @@ use dovetail_state::{Claim, DirectoryError, StateDirectory};
 use crate::fixture::{BUDGET, Changes, LANE, all, apply, at, claim, open, open_directory};
 
 fn refusal(path: &Path, claim: &Claim) -> String {
-    StateDirectory::open(path, claim, 1, BUDGET)
-        .unwrap_err()
-        .to_string()
+    StateDirectory::open(path, claim, 1, BUDGET).unwrap_err().to_string()
 }
 
 #[track_caller]
@@ -29,10 +27,7 @@ fn a_directory_in_use_names_its_holder() {
     let dir = tempfile::tempdir().unwrap();
     let held = open_directory(dir.path());
     let text = refusal(dir.path(), &claim());
-    let holder = format!(
-        "state dir in use by pid {} since 10:00:02",
-        std::process::id()
-    );
+    let holder = format!("state dir in use by pid {} since 10:00:02", std::process::id());
     assert_says(&text, &[&holder, "stop that process"]);
     // A store keeps the lock after its directory's handle is gone.
     let store = held.open_lane(LANE).unwrap();
@@ -46,10 +41,7 @@ fn a_directory_in_use_names_its_holder() {
 fn a_directory_of_another_pipeline_or_cluster_is_refused_with_both_names() {
     let dir = tempfile::tempdir().unwrap();
     open_directory(dir.path());
-    let other = Claim {
-        pipeline: "payments".to_owned(),
-        ..claim()
-    };
+    let other = Claim { pipeline: "payments".to_owned(), ..claim() };
     let text = refusal(dir.path(), &other);
     assert_says(
         &text,
@@ -59,10 +51,7 @@ fn a_directory_of_another_pipeline_or_cluster_is_refused_with_both_names() {
             "set `state.dir` to another directory",
         ],
     );
-    let other = Claim {
-        cluster_id: "cluster-2".to_owned(),
-        ..claim()
-    };
+    let other = Claim { cluster_id: "cluster-2".to_owned(), ..claim() };
     assert_says(
         &refusal(dir.path(), &other),
         &["on cluster `cluster-1`", "on cluster `cluster-2`"],
@@ -74,10 +63,7 @@ fn a_directory_of_another_pipeline_or_cluster_is_refused_with_both_names() {
 fn a_directory_with_something_else_in_it_is_refused_and_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("thesis.txt"), "text").unwrap();
-    assert_says(
-        &refusal(dir.path(), &claim()),
-        &["holds `thesis.txt`", "new or empty directory"],
-    );
+    assert_says(&refusal(dir.path(), &claim()), &["holds `thesis.txt`", "new or empty directory"]);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
 }
 
@@ -87,20 +73,11 @@ fn a_directory_of_another_format_names_both_formats() {
     open_directory(dir.path());
     let file = dir.path().join("pipeline");
     let text = fs::read_to_string(&file).unwrap();
-    assert_eq!(
-        text,
-        "dovetail state, format 1\npipeline: ad-attribution\ncluster: cluster-1\n"
-    );
+    assert_eq!(text, "dovetail state, format 1\npipeline: ad-attribution\ncluster: cluster-1\n");
     fs::write(&file, text.replace("format 1", "format 2")).unwrap();
-    assert_says(
-        &refusal(dir.path(), &claim()),
-        &["has format 2", "reads format 1"],
-    );
+    assert_says(&refusal(dir.path(), &claim()), &["has format 2", "reads format 1"]);
     fs::write(&file, "nonsense\n").unwrap();
-    assert_says(
-        &refusal(dir.path(), &claim()),
-        &["expected a line", "found \"nonsense\""],
-    );
+    assert_says(&refusal(dir.path(), &claim()), &["expected a line", "found \"nonsense\""]);
 }
 
 #[test]
@@ -117,29 +94,20 @@ fn the_admin_token_is_private_and_stays_the_same() {
     assert_eq!(mode(), 0o600);
     fs::write(&file, "").unwrap();
     let other = directory.admin_token().unwrap();
-    assert!(
-        other.len() == 64 && other != token,
-        "an empty token is replaced"
-    );
+    assert!(other.len() == 64 && other != token, "an empty token is replaced");
 }
 
 fn written(path: &Path) -> PathBuf {
     let mut store = open(path);
-    let rows: Changes = (0..200_u8)
-        .map(|n| (vec![2, n], Some(vec![n; 300])))
-        .collect();
+    let rows: Changes = (0..200_u8).map(|n| (vec![2, n], Some(vec![n; 300]))).collect();
     apply(&mut store, &rows, b"head", at(0));
     store.flush().unwrap();
     store.path().to_owned()
 }
 
 fn files(lane: &Path, is_wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
-    let entries = fs::read_dir(lane)
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    entries
-        .filter(|path| is_wanted(path.file_name().unwrap().to_str().unwrap()))
-        .collect()
+    let entries = fs::read_dir(lane).unwrap().map(|entry| entry.unwrap().path());
+    entries.filter(|path| is_wanted(path.file_name().unwrap().to_str().unwrap())).collect()
 }
 
 /// Does harm to a closed database.
@@ -181,19 +149,13 @@ fn a_damaged_database_is_told_apart_moved_aside_and_made_anew() {
         let directory = open_directory(dir.path());
         let error = open_and_read(&directory).expect_err(damage);
         assert!(matches!(error, StoreError::Corrupt(_)), "{damage}: {error}");
-        assert_says(
-            &error.to_string(),
-            &["lane-000", "rebuilt from the journal"],
-        );
+        assert_says(&error.to_string(), &["lane-000", "rebuilt from the journal"]);
         let aside = directory.quarantine(LANE).unwrap();
         assert_eq!(aside, dir.path().join("lane-000.broken-1"));
         let mut store = directory.open_lane(LANE).unwrap();
         assert_eq!(store.head().unwrap(), None, "{damage}");
         drop(store);
-        assert_eq!(
-            directory.quarantine(LANE).unwrap(),
-            dir.path().join("lane-000.broken-2")
-        );
+        assert_eq!(directory.quarantine(LANE).unwrap(), dir.path().join("lane-000.broken-2"));
     }
 }
 
@@ -225,8 +187,5 @@ fn a_file_where_the_directory_should_be_is_told_with_its_path() {
     fs::write(&file, "").unwrap();
     let error = StateDirectory::open(&file, &claim(), 1, BUDGET).unwrap_err();
     assert!(matches!(error, DirectoryError::Io { .. }));
-    assert_says(
-        &error.to_string(),
-        &[file.to_str().unwrap(), "making the state directory"],
-    );
+    assert_says(&error.to_string(), &[file.to_str().unwrap(), "making the state directory"]);
 }

@@ -18,46 +18,24 @@ const EXPIRING: StateId = StateId(0);
 const LASTING: StateId = StateId(1);
 
 fn table(after: i64) -> ExpiryTable {
-    let expiry = Expiry {
-        after,
-        domain: ExpiryDomain::EventTime,
-        refresh_on_read: false,
-    };
+    let expiry = Expiry { after, domain: ExpiryDomain::EventTime, refresh_on_read: false };
     ExpiryTable::new([(EXPIRING, Some(expiry)), (LASTING, None)])
 }
 
 fn entry(state: StateId, key: &str, stamp: i64) -> (Vec<u8>, Option<Vec<u8>>) {
     let mut row = Vec::new();
-    state_row(
-        Partition(0),
-        &Key::new(key.as_bytes().to_vec()),
-        state,
-        b"",
-        &mut row,
-    );
-    let value = Value {
-        schema_version: 1,
-        stamp: Some(stamp),
-        payload: key.as_bytes(),
-    };
+    state_row(Partition(0), &Key::new(key.as_bytes().to_vec()), state, b"", &mut row);
+    let value = Value { schema_version: 1, stamp: Some(stamp), payload: key.as_bytes() };
     (row, Some(value.encode().to_vec()))
 }
 
 fn timer() -> (Vec<u8>, Option<Vec<u8>>) {
-    let timer = Timer {
-        time: 0,
-        key: Key::new(b"k".to_vec()),
-        tag: 0,
-        partition: Partition(0),
-    };
+    let timer = Timer { time: 0, key: Key::new(b"k".to_vec()), tag: 0, partition: Partition(0) };
     (timer.row(TimerDomain::Event), Some(TIMER_VALUE.to_vec()))
 }
 
 fn watermark(watermark: i64) -> Clocks {
-    Clocks {
-        watermark,
-        processing_time: 0,
-    }
+    Clocks { watermark, processing_time: 0 }
 }
 
 fn written() -> Changes {
@@ -83,11 +61,7 @@ fn expired_rows_leave_the_disk_and_readers_see_no_difference() {
     store.set_expiry(table(100));
     apply(&mut store, &written(), b"1", watermark(99));
     store.compact().unwrap();
-    assert_eq!(
-        all(&mut store).len(),
-        4,
-        "nothing is expired before its time"
-    );
+    assert_eq!(all(&mut store).len(), 4, "nothing is expired before its time");
 
     apply(&mut store, &vec![], b"2", watermark(100));
     let before = seen(&mut store, &table(100), watermark(100));

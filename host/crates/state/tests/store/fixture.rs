@@ -11,11 +11,8 @@ use dovetail_state::{Claim, MemoryBudget, RocksStore, StateDirectory};
 pub(crate) const LANE: LaneId = LaneId(0);
 
 /// Small, so that files are written and caches evict within a test.
-pub(crate) const BUDGET: MemoryBudget = MemoryBudget {
-    block_cache: 4 << 20,
-    memtables: 2 << 20,
-    row_cache: 16 << 10,
-};
+pub(crate) const BUDGET: MemoryBudget =
+    MemoryBudget { block_cache: 4 << 20, memtables: 2 << 20, row_cache: 16 << 10 };
 
 pub(crate) type Rows = Vec<(Vec<u8>, Vec<u8>)>;
 pub(crate) type Changes = Vec<(Vec<u8>, Option<Vec<u8>>)>;
@@ -37,16 +34,11 @@ pub(crate) fn open(path: &Path) -> RocksStore {
 }
 
 pub(crate) fn at(processing_time: i64) -> Clocks {
-    Clocks {
-        watermark: processing_time,
-        processing_time,
-    }
+    Clocks { watermark: processing_time, processing_time }
 }
 
 pub(crate) fn apply(store: &mut dyn StateStore, changes: &Changes, head: &[u8], clocks: Clocks) {
-    let mut borrowed = changes
-        .iter()
-        .map(|(row, value)| (&row[..], value.as_deref()));
+    let mut borrowed = changes.iter().map(|(row, value)| (&row[..], value.as_deref()));
     store.apply(&mut borrowed, head, clocks).unwrap();
 }
 
@@ -54,11 +46,7 @@ pub(crate) fn scan(store: &mut dyn StateStore, from: &[u8], to: &[u8], limit: us
     let mut rows = Rows::new();
     let mut visit = |row: &[u8], value: &[u8]| {
         rows.push((row.to_vec(), value.to_vec()));
-        if rows.len() == limit {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
+        if rows.len() == limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     store.scan(from, to, &mut visit).unwrap();
     rows

@@ -17,9 +17,7 @@ fn fixture() -> PathBuf {
 }
 
 fn rows(numbers: impl Iterator<Item = u8>) -> Rows {
-    numbers
-        .map(|n| (vec![2, 0, n, 0, 1, 0, 3], vec![1, 0, 0, 1, n, n, n]))
-        .collect()
+    numbers.map(|n| (vec![2, 0, n, 0, 1, 0, 3], vec![1, 0, 0, 1, n, n, n])).collect()
 }
 
 fn copy(from: &Path, to: &Path) {
@@ -52,16 +50,11 @@ fn write_fixture(to: &Path) {
     let dir = tempfile::tempdir().unwrap();
     let mut store = open(dir.path());
     let put = |rows: Rows| -> Changes {
-        rows.into_iter()
-            .map(|(row, value)| (row, Some(value)))
-            .collect()
+        rows.into_iter().map(|(row, value)| (row, Some(value))).collect()
     };
     apply(&mut store, &put(rows(0..100)), b"head of epoch 1", at(0));
     store.flush().unwrap();
-    let removed = rows(10..20)
-        .into_iter()
-        .map(|(row, _)| (row, None))
-        .collect();
+    let removed = rows(10..20).into_iter().map(|(row, _)| (row, None)).collect();
     apply(&mut store, &removed, b"head of epoch 2", at(0));
     store.flush().unwrap();
     drop(store);
@@ -78,10 +71,7 @@ fn a_directory_of_format_1_opens_with_its_rows_and_head() {
     let dir = tempfile::tempdir().unwrap();
     copy(&fixture(), dir.path());
     let mut store = open(dir.path());
-    assert_eq!(
-        store.head().unwrap().as_deref(),
-        Some(&b"head of epoch 2"[..])
-    );
+    assert_eq!(store.head().unwrap().as_deref(), Some(&b"head of epoch 2"[..]));
     let expected = rows((0..10).chain(20..100));
     assert_eq!(all(&mut store), expected);
     let [row, value] = [&expected[50].0, &expected[50].1];

@@ -77,8 +77,7 @@ fn run_and_kill(dir: &Path, epochs: usize) -> u64 {
     let applied = |line: std::io::Result<String>| {
         let line = line.unwrap();
         // The first line stands behind what the test harness prints.
-        line.split_once("applied ")
-            .map(|(_, epoch)| epoch.parse::<u64>().unwrap())
+        line.split_once("applied ").map(|(_, epoch)| epoch.parse::<u64>().unwrap())
     };
     let mut told = lines.filter_map(applied);
     let mut last = told.by_ref().take(epochs).last();
@@ -103,18 +102,12 @@ fn a_killed_process_leaves_exactly_one_applied_epoch() {
         let mut store = open(dir.path());
         let left = head_epoch(&mut store);
         // One epoch may have been applied and not told.
-        assert!(
-            (before..=told + 1).contains(&left),
-            "{before} <= {left} <= {told} + 1"
-        );
+        assert!((before..=told + 1).contains(&left), "{before} <= {left} <= {told} + 1");
         for epoch in before + 1..=left {
             apply(&mut memory, &changes(epoch), &epoch.to_be_bytes(), at(0));
         }
         assert_eq!(all(&mut store), all(&mut memory), "at epoch {left}");
         before = left;
     }
-    assert!(
-        before > 100,
-        "files were written behind the epochs: {before}"
-    );
+    assert!(before > 100, "files were written behind the epochs: {before}");
 }
