@@ -81,9 +81,10 @@ impl<'de> Deserialize<'de> for Millis {
             }
 
             fn visit_u64<E: de::Error>(self, number: u64) -> std::result::Result<Millis, E> {
-                i64::try_from(number)
-                    .map(Millis)
-                    .or_else(|_| Err(E::invalid_value(de::Unexpected::Unsigned(number), &self)))
+                let Ok(millis) = i64::try_from(number) else {
+                    return Err(E::invalid_value(de::Unexpected::Unsigned(number), &self));
+                };
+                Ok(Millis(millis))
             }
 
             fn visit_i64<E: de::Error>(self, number: i64) -> std::result::Result<Millis, E> {

@@ -187,7 +187,7 @@ impl<P: Plugin + Send> Harness<P> {
             .map(|record| DeadLetter {
                 reason: header(record, "__dovetail.errors.reason"),
                 message: header(record, "__streams.errors.message"),
-                value: record.value.as_ref().map(|value| text(value)),
+                value: record.value.as_ref().map(text),
             })
             .collect()
     }
@@ -383,8 +383,8 @@ impl<P: Plugin + Send> Feed<'_, P> {
 fn emitted(record: &CommittedRecord) -> Emitted {
     let headers = record.headers.as_slice().iter();
     Emitted {
-        key: record.key.as_ref().map(|key| text(key)),
-        value: record.value.as_ref().map(|value| text(value)),
+        key: record.key.as_ref().map(text),
+        value: record.value.as_ref().map(text),
         headers: headers
             .map(|header| Header {
                 name: header.name.clone(),

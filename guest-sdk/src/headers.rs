@@ -64,4 +64,10 @@ impl HeaderNames {
         headers.retain(|header| self.0.contains(&header.name));
         headers
     }
+
+    /// Returns those of some headers that are kept, in their order.
+    #[must_use]
+    pub fn filter(&self, headers: &[Header]) -> Vec<Header> {
+        headers.iter().filter(|header| self.0.contains(&header.name)).cloned().collect()
+    }
 }

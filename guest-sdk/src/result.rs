@@ -192,6 +192,20 @@ impl<'de> Deserialize<'de> for Source {
     }
 }
 
+fn refuse_twice<E: de::Error>(
+    parts: &[(String, Source)],
+    name: &str,
+    source: &Source,
+) -> std::result::Result<(), E> {
+    if parts.iter().any(|(known, _)| known == name) {
+        return Err(E::custom(format_args!(
+            "result: `{name}` is there twice; give each a name of its own: `other: {}`",
+            source.from
+        )));
+    }
+    Ok(())
+}
+
 impl<'de> Deserialize<'de> for Shape {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
         struct Visitor;
@@ -209,11 +223,7 @@ impl<'de> Deserialize<'de> for Shape {
             ) -> std::result::Result<Shape, A::Error> {
                 let mut parts: Vec<(String, Source)> = Vec::new();
                 while let Some((name, source)) = map.next_entry::<String, Source>()? {
-                    if parts.iter().any(|(known, _)| *known == name) {
-                        return Err(de::Error::custom(format_args!(
-                            "result: `{name}` is there twice"
-                        )));
-                    }
+                    refuse_twice(&parts, &name, &source)?;
                     parts.push((name, source));
                 }
                 Ok(Shape(parts))
@@ -226,12 +236,7 @@ impl<'de> Deserialize<'de> for Shape {
                 let mut parts: Vec<(String, Source)> = Vec::new();
                 while let Some(source) = list.next_element::<Source>()? {
                     let name = source.own_name();
-                    if parts.iter().any(|(known, _)| *known == name) {
-                        return Err(de::Error::custom(format_args!(
-                            "result: `{name}` is there twice; name the outputs: `other: {}`",
-                            source.from
-                        )));
-                    }
+                    refuse_twice(&parts, &name, &source)?;
                     parts.push((name, source));
                 }
                 Ok(Shape(parts))

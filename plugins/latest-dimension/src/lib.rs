@@ -147,7 +147,8 @@ impl LatestDimension {
         let behaviour = Behaviour { fields: &fields, headers: &headers, time };
         if !context.has_key() {
             // A null key equals nothing, so no dimension will ever come.
-            return self.time_out(&behaviour, context).map(|_| ());
+            self.time_out(&behaviour, context);
+            return Ok(());
         }
         let bytes = self.latest.get_bytes(context).unwrap_or_default();
         let mut row = read(&bytes)?;
@@ -331,7 +332,7 @@ impl LatestDimension {
                 self.emit(behaviour, dimension, 1, context);
                 true
             }
-            Dimension::Unknown | Dimension::Deleted { .. } => self.time_out(behaviour, context)?,
+            Dimension::Unknown | Dimension::Deleted { .. } => self.time_out(behaviour, context),
         };
         let (Some(length), Some(time), true) =
             (self.config.reemit_on_update, behaviour.time, is_emitted)
@@ -373,14 +374,10 @@ impl LatestDimension {
 
     /// Does with a behaviour that has no dimension what was configured; returns whether it went
     /// to `main`.
-    fn time_out(
-        &mut self,
-        behaviour: &Behaviour<'_, '_>,
-        context: &mut Context<'_>,
-    ) -> Result<bool> {
+    fn time_out(&mut self, behaviour: &Behaviour<'_, '_>, context: &mut Context<'_>) -> bool {
         self.timed_out.increment(context);
         let output = match (self.config.on_timeout, self.timeouts) {
-            (OnTimeout::Drop, _) => return Ok(false),
+            (OnTimeout::Drop, _) => return false,
             (OnTimeout::SideOutput, Some(timeouts)) => timeouts,
             (OnTimeout::EmitWithout, _) | (OnTimeout::SideOutput, None) => self.main,
         };
@@ -388,7 +385,7 @@ impl LatestDimension {
         self.template.render(&[behaviour.fields, &[]], &words, &mut self.out);
         let message = Message::new(&self.out).time(behaviour.time).headers(behaviour.headers);
         output.send(context, message);
-        Ok(output == self.main)
+        output == self.main
     }
 
     /// Forgets emitted behaviours that are not emitted again any more.
