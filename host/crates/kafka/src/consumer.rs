@@ -12,11 +12,12 @@ use dovetail_core::{
     record::{Header, Headers, Record, SourceIndex},
 };
 use rdkafka_sys::types::RDKafkaErrorCode as Code;
-use tracing::warn;
+use tracing::{debug, warn};
 
 use crate::{
     failure::{self, is_outage},
     ffi::{Batch, Client, ClientEvent, Failure, Kind, Message, Offsets, Queue, Signal, c_text},
+    offsets,
     options::{LaneLogOptions, OnGap, SourceOptions, Start},
     producer::log_line,
     settings::{self, REQUEST_TIMEOUT},
@@ -131,8 +132,7 @@ impl LaneConsumer {
     }
 
     fn watermarks(&self, source: &Source) -> Result<(i64, i64), LogError> {
-        self.client
-            .watermarks(&source.topic, source.partition(), REQUEST_TIMEOUT)
+        offsets::watermarks(&self.client, &source.topic, source.partition())
             .map_err(|failure| of_source("asking for its offsets", source, &failure))
     }
 
@@ -198,6 +198,10 @@ impl LaneConsumer {
             })?;
             queue.signal_to(signal);
             source.queue = Some(queue);
+        }
+        // Who leads each partition: librdkafka would ask within a second, a restart has less time.
+        if let Err(failure) = self.client.fetch_metadata(REQUEST_TIMEOUT) {
+            debug!(%failure, "no metadata yet");
         }
         self.common = self.client.consumer_queue();
         if let Some(common) = &mut self.common {

@@ -16,6 +16,7 @@ use rdkafka_sys::types::RDKafkaErrorCode as Code;
 use crate::{
     failure::of_call,
     ffi::{Batch, Client, ClientEvent, Kind, Offsets, Signal, c_text},
+    offsets,
     options::LaneLogOptions,
     producer::log_line,
     settings::{self, REQUEST_TIMEOUT},
@@ -45,8 +46,7 @@ pub(crate) fn read(
     let partition = i32::from(options.lane.0);
     let deadline = Instant::now() + END_PATIENCE;
     let (low, end) = loop {
-        let (low, end) = client
-            .watermarks(&topic, partition, REQUEST_TIMEOUT)
+        let (low, end) = offsets::watermarks(&client, &topic, partition)
             .map_err(|f| of_call("asking for the end of the journal", &f))?;
         if end >= from || Instant::now() >= deadline {
             break (low, end);
@@ -61,6 +61,8 @@ pub(crate) fn read(
         .partition_queue(&topic, partition)
         .ok_or_else(|| LogError::Doubt("librdkafka gave no queue for the journal".to_owned()))?;
     queue.signal_to(&signal);
+    // Who leads the partition: librdkafka would ask within a second.
+    client.fetch_metadata(REQUEST_TIMEOUT).map_err(|f| of_call("looking for the journal", &f))?;
     let mut list = Offsets::with_room(1).map_err(LogError::Doubt)?;
     list.add(&topic, partition, start, "");
     client.assign(&list).map_err(|f| of_call("assigning the journal", &f))?;

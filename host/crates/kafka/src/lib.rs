@@ -12,6 +12,7 @@ mod failure;
 mod ffi;
 mod journal;
 pub mod log;
+mod offsets;
 pub mod options;
 mod producer;
 mod settings;

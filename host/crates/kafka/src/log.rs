@@ -131,10 +131,13 @@ impl Log for KafkaLog {
     }
 
     fn fetch(&mut self, wanted: &[bool], take: &mut dyn FnMut(Fetched)) -> Result<(), LogError> {
-        if self.producer.as_ref().is_some_and(LaneProducer::is_suspect) {
-            return Err(LogError::Doubt(
-                "a connection was lost while an epoch was committed".to_owned(),
-            ));
+        if let Some(producer) = &self.producer {
+            producer.look_between_commits()?;
+            if producer.is_suspect() {
+                return Err(LogError::Doubt(
+                    "a connection was lost while an epoch was committed".to_owned(),
+                ));
+            }
         }
         self.consumer()?.fetch(wanted, take)
     }

@@ -19,6 +19,7 @@ use tracing::{debug, error, info, warn};
 use crate::{
     failure::{self, is_outage, of_call, of_record},
     ffi::{Client, ClientEvent, Failure, Kind, Offsets, Outgoing, OutgoingHeaders, Topic, c_text},
+    offsets,
     options::{EVENT_TIME_HEADER, LaneLogOptions, OutputTopic, TimestampBounds},
     settings::{self, REQUEST_TIMEOUT},
 };
@@ -124,9 +125,7 @@ impl LaneProducer {
             }
         }
         let name = c_text(&self.journal.name).map_err(LogError::Config)?;
-        let (_, end) = self
-            .client
-            .watermarks(&name, self.partition, REQUEST_TIMEOUT)
+        let (_, end) = offsets::watermarks(&self.client, &name, self.partition)
             .map_err(|f| of_call("asking for the end of the journal", &f))?;
         self.journal_next = end;
         Ok(())
@@ -145,6 +144,12 @@ impl LaneProducer {
         self.is_suspect
     }
 
+    /// Takes note of what happened while nothing was under way: a lost connection does no harm
+    /// then.
+    pub(crate) fn look_between_commits(&self) -> Result<(), LogError> {
+        self.look(&mut Reports::default())
+    }
+
     /// Commits an epoch; returns the journal offset behind it. `now` is the clock in ms.
     pub(crate) fn commit(
         &mut self,
@@ -152,8 +157,8 @@ impl LaneProducer {
         now: i64,
     ) -> Result<i64, LogError> {
         let deadline = Instant::now() + self.timeout;
+        self.look_between_commits()?;
         let mut reports = Reports::default();
-        self.look(&mut reports)?;
         if !self.is_exactly_once {
             self.send_outputs(transaction, now, deadline, &mut reports)?;
             self.drain(deadline, &mut reports)?;

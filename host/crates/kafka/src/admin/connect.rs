@@ -76,6 +76,14 @@ fn plain_reason(reason: &str) -> String {
     }
 }
 
+/// The text of an error, without the value: it may be a secret.
+fn unusable(error: &KafkaError) -> ClusterError {
+    ClusterError::Settings(match error {
+        KafkaError::ClientConfig(_, text, name, _) => format!("`{name}`: {text}"),
+        error => error.to_string(),
+    })
+}
+
 fn config(connection: &Connection) -> ClientConfig {
     let mut config = ClientConfig::new();
     for (name, value) in settings::connection(connection) {
@@ -97,7 +105,7 @@ pub(super) fn connect(
         .set("isolation.level", "read_committed")
         .set("fetch.wait.max.ms", "10");
     let consumer = BaseConsumer::from_config_and_context(&config, listener.clone())
-        .map_err(|error| ClusterError::Settings(error.to_string()))?;
+        .map_err(|error| unusable(&error))?;
     let deadline = Instant::now() + ANSWER_TIMEOUT;
     loop {
         if let Some(id) = cluster_id(consumer.client()) {
@@ -127,7 +135,7 @@ fn cluster_id(client: &Client<Listener>) -> Option<String> {
 /// Makes the client for requests about topics and settings.
 pub(super) fn admin(connection: &Connection) -> Result<AdminClient<Listener>, ClusterError> {
     AdminClient::from_config_and_context(&config(connection), Listener::default())
-        .map_err(|error| ClusterError::Settings(error.to_string()))
+        .map_err(|error| unusable(&error))
 }
 
 struct Unpark(Thread);
