@@ -330,3 +330,6 @@ fn remove_cleared(path: &Path) -> Result<(), StoreError> {
         Ok(()) | Err(_) => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests;

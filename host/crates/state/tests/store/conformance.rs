@@ -52,7 +52,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
     #[test]
     fn it_answers_as_the_store_in_memory_does(steps in steps()) {
         let dir = tempfile::tempdir().unwrap();

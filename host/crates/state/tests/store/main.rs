@@ -14,5 +14,3 @@ mod fixture;
 mod golden;
 #[cfg(test)]
 mod kill;
-#[cfg(test)]
-mod lag;
