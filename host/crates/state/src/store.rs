@@ -80,6 +80,19 @@ impl std::fmt::Debug for RocksStore {
     }
 }
 
+/// Replaces the lengths of expiry of one store, from wherever it is.
+///
+/// Belongs to the store it came from: one opened later has its own.
+#[derive(Debug, Clone)]
+pub struct ExpirySetter(ExpiryTerms);
+
+impl ExpirySetter {
+    /// Replaces the lengths of expiry, from the next compaction on.
+    pub fn set(&self, table: ExpiryTable) {
+        self.0.set_table(table);
+    }
+}
+
 impl RocksStore {
     pub(crate) fn open(directory: StateDirectory, path: PathBuf) -> Result<Self, StoreError> {
         remove_cleared(&path)?;
@@ -109,6 +122,12 @@ impl RocksStore {
     }
 
     /// Returns a way to replace the lengths of expiry while somebody else owns the store.
+    #[must_use]
+    pub fn expiry_setter(&self) -> ExpirySetter {
+        ExpirySetter(self.expiry.clone())
+    }
+
+    /// Returns what [`RocksStore::set_expiry`] does, for an owner that has given the store away.
     #[must_use]
     pub fn expiry_setter(&self) -> ExpirySetter {
         ExpirySetter(self.expiry.clone())

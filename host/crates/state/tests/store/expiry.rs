@@ -92,7 +92,7 @@ fn a_longer_expiry_keeps_what_was_not_removed_yet() {
     let mut store = open(dir.path());
     store.set_expiry(table(100));
     apply(&mut store, &written(), b"1", watermark(150));
-    store.set_expiry(table(200));
+    store.expiry_setter().set(table(200));
     store.compact().unwrap();
     assert_eq!(all(&mut store).len(), 4);
     apply(&mut store, &vec![], b"2", watermark(200));
