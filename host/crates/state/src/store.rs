@@ -47,17 +47,6 @@ struct Lag {
     since: Option<ProcessingTime>,
 }
 
-/// Replaces the lengths of expiry of one open store, as [`RocksStore::set_expiry`] does.
-#[derive(Debug, Clone)]
-pub struct ExpirySetter(ExpiryTerms);
-
-impl ExpirySetter {
-    /// Replaces the lengths of expiry, from the next compaction on.
-    pub fn set(&self, table: ExpiryTable) {
-        self.0.set_table(table);
-    }
-}
-
 /// Keyed state and timers of one lane, in RocksDB.
 ///
 /// Made by [`StateDirectory::open_lane`]; keeps its directory locked while it lives.
@@ -122,12 +111,6 @@ impl RocksStore {
     }
 
     /// Returns a way to replace the lengths of expiry while somebody else owns the store.
-    #[must_use]
-    pub fn expiry_setter(&self) -> ExpirySetter {
-        ExpirySetter(self.expiry.clone())
-    }
-
-    /// Returns what [`RocksStore::set_expiry`] does, for an owner that has given the store away.
     #[must_use]
     pub fn expiry_setter(&self) -> ExpirySetter {
         ExpirySetter(self.expiry.clone())
