@@ -30,6 +30,9 @@ use crate::{
 /// The commit file is written anew when it is longer than this, in bytes.
 const COMMITS_BYTES_MAX: u64 = 16 << 20;
 
+/// At a start it is written anew when it is longer than this, in bytes, or empty.
+const COMMITS_BYTES_AT_START: u64 = 64 << 10;
+
 /// Longest name of a topic, in bytes, as Kafka has it.
 const TOPIC_NAME_MAX: usize = 249;
 
@@ -128,7 +131,10 @@ impl EmbeddedCluster {
             broken: None,
             files,
         };
-        inner.compact(dir, replayed.cluster_id)?;
+        let is_new = replayed.length == commits::COMMITS_START;
+        if is_new || inner.commits_length > COMMITS_BYTES_AT_START {
+            inner.compact(dir, replayed.cluster_id)?;
+        }
         Ok(Arc::new(Self {
             dir: dir.to_owned(),
             sync,

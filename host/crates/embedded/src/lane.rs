@@ -213,7 +213,6 @@ impl EmbeddedLog {
             }
             (Some(Reader::File(reader)), Place::File(_)) if source.told_end.is_none() => {
                 match reader.read()? {
-                    FileRead::Records(records) if records.is_empty() => self.signal.raise(),
                     FileRead::Records(records) => take(Fetched::Records { source: index, records }),
                     FileRead::End(size) => {
                         source.told_end = Some(size);

@@ -38,7 +38,7 @@ pub(crate) struct FileReader {
 /// What a read of a file brought.
 #[derive(Debug)]
 pub(crate) enum FileRead {
-    /// Records; empty when everything read so far was skipped.
+    /// Records; never none.
     Records(Vec<Record>),
     /// The end, at this size.
     End(u64),
@@ -99,7 +99,10 @@ impl FileReader {
                     )));
                 }
             };
-            return Ok(FileRead::Records(self.lines(&chunk.slice(..end))));
+            let records = self.lines(&chunk.slice(..end));
+            if !records.is_empty() {
+                return Ok(FileRead::Records(records));
+            }
         }
     }
 
