@@ -1,1 +1,15 @@
-//! HTTP API, health and metrics.
+//! The HTTP API: health, metrics, status, and the few changes that an operator can make.
+//!
+//! Runs on a thread of its own with its own tokio, so that nothing here can hold up a lane. Knows
+//! the pipeline through [`dovetail_runtime::Handle`] alone.
+//!
+//! Reading order: [`server`], `routes`, `guard`, [`view`].
+
+mod guard;
+mod routes;
+pub mod server;
+pub mod signals;
+mod time_text;
+pub mod view;
+
+pub use self::server::{Admin, AdminError, AdminParts, Push};

@@ -1,0 +1,137 @@
+//! The routes of the API.
+
+use std::sync::Arc;
+
+use axum::{
+    Json, Router,
+    body::Bytes,
+    extract::{DefaultBodyLimit, Query, State},
+    http::{StatusCode, header},
+    middleware,
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use dovetail_runtime::{Handle, clock, reload::PushError};
+use metrics_exporter_prometheus::PrometheusHandle;
+use serde::Deserialize;
+
+use crate::{
+    guard,
+    server::Push,
+    view::{Failure, PushedView, ReadyView, RevisionView, StatusView, TimerView},
+};
+
+/// A lane's loop that has not turned for this long is stuck: longer than any call to the broker
+/// may take, so that an outage does not look like a defect. In ms.
+const STUCK_AFTER: i64 = 60_000;
+/// How many timers are shown.
+const TIMERS_DEFAULT: usize = 20;
+const TIMERS_MAX: usize = 10_000;
+
+/// What the routes reach.
+#[derive(Clone)]
+pub(crate) struct App {
+    pub(crate) handle: Handle,
+    pub(crate) token: Arc<str>,
+    pub(crate) metrics: PrometheusHandle,
+    pub(crate) push: Push,
+}
+
+/// Returns the routes; a pushed plugin may have that many bytes.
+pub(crate) fn router(app: App, push_bytes_max: usize) -> Router {
+    let changes = Router::new()
+        .route("/api/v1/plugin", post(push))
+        .route("/api/v1/stop", post(stop))
+        .layer(DefaultBodyLimit::max(push_bytes_max))
+        .route_layer(middleware::from_fn_with_state(app.clone(), guard::changes));
+    Router::new()
+        .route("/livez", get(livez))
+        .route("/readyz", get(readyz))
+        .route("/health", get(livez))
+        .route("/ready", get(readyz))
+        .route("/metrics", get(render_metrics))
+        .route("/api/v1/status", get(status))
+        .route("/api/v1/timers", get(timers))
+        .route("/api/v1/plugins", get(plugins))
+        .merge(changes)
+        .fallback(async || failure(StatusCode::NOT_FOUND, "no such path".to_owned()))
+        .with_state(app)
+}
+
+fn failure(status: StatusCode, error: String) -> Response {
+    (status, Json(Failure { error })).into_response()
+}
+
+async fn livez(State(app): State<App>) -> Response {
+    let slowest = app.handle.slowest_heartbeat();
+    if slowest <= STUCK_AFTER {
+        return "ok\n".into_response();
+    }
+    let message = format!("a lane's loop has not turned for {slowest} ms\n");
+    (StatusCode::SERVICE_UNAVAILABLE, message).into_response()
+}
+
+async fn readyz(State(app): State<App>) -> Response {
+    let view = ReadyView::from(app.handle.readiness());
+    let status = if view.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, Json(view)).into_response()
+}
+
+async fn render_metrics(State(app): State<App>) -> Response {
+    app.metrics.run_upkeep();
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], app.metrics.render()).into_response()
+}
+
+async fn status(State(app): State<App>) -> Json<StatusView> {
+    Json(StatusView::new(&app.handle, clock::now()))
+}
+
+async fn plugins(State(app): State<App>) -> Json<Vec<RevisionView>> {
+    Json(app.handle.revisions().into_iter().map(RevisionView::from).collect())
+}
+
+#[derive(Deserialize)]
+struct TimersQuery {
+    n: Option<usize>,
+}
+
+async fn timers(State(app): State<App>, Query(query): Query<TimersQuery>) -> Response {
+    let limit = query.n.unwrap_or(TIMERS_DEFAULT).min(TIMERS_MAX);
+    off_the_loop(move || {
+        let timers = app.handle.timers_next(limit);
+        let view = |(lane, domain, timer)| TimerView::new(lane, domain, &timer);
+        Json(timers.into_iter().map(view).collect::<Vec<_>>()).into_response()
+    })
+    .await
+}
+
+async fn push(State(app): State<App>, body: Bytes) -> Response {
+    off_the_loop(move || match (app.push)(&body) {
+        Ok(digest) => Json(PushedView { digest }).into_response(),
+        Err(error) => {
+            let status = match &error {
+                PushError::Refused { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+                PushError::Swap(_) => StatusCode::CONFLICT,
+                PushError::File { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+            };
+            failure(status, error.to_string())
+        }
+    })
+    .await
+}
+
+async fn stop(State(app): State<App>) -> Response {
+    off_the_loop(move || {
+        app.handle.stop();
+        (StatusCode::ACCEPTED, Json(ReadyView::from(app.handle.readiness()))).into_response()
+    })
+    .await
+}
+
+/// Runs what waits for lanes or compiles outside of the event loop, which goes on answering.
+async fn off_the_loop(work: impl FnOnce() -> Response + Send + 'static) -> Response {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(response) => response,
+        Err(error) => failure(StatusCode::INTERNAL_SERVER_ERROR, format!("a defect: {error}")),
+    }
+}

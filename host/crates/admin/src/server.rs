@@ -1,0 +1,139 @@
+//! The server: one thread, one event loop, one listening socket.
+
+use std::{
+    fmt, io,
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use dovetail_runtime::{Handle, reload::PushError};
+use metrics_exporter_prometheus::PrometheusHandle;
+use tokio::sync::oneshot;
+
+use crate::routes::{App, router};
+
+/// Takes a pushed plugin through the gate and lets every lane take it over; returns its digest.
+pub type Push = Arc<dyn Fn(&[u8]) -> Result<String, PushError> + Send + Sync>;
+
+/// How long requests in progress may go on when the server ends.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// What the server needs.
+#[derive(Clone)]
+pub struct AdminParts {
+    /// Where to listen; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// The pipeline.
+    pub handle: Handle,
+    /// What a change must bring along; an empty one lets no change through.
+    pub token: String,
+    /// The recorder's handle.
+    pub metrics: PrometheusHandle,
+    /// Takes a pushed plugin.
+    pub push: Push,
+    /// How large a pushed plugin may be, in bytes.
+    pub push_bytes_max: usize,
+}
+
+impl fmt::Debug for AdminParts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AdminParts").field("listen", &self.listen).finish_non_exhaustive()
+    }
+}
+
+/// Why the server could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum AdminError {
+    /// The address cannot be listened on.
+    #[error("cannot listen on {listen}: {error}; say another address in `admin.listen`")]
+    Listen {
+        /// The address.
+        listen: SocketAddr,
+        /// The system's reason.
+        error: io::Error,
+    },
+    /// The system gave no thread or event loop.
+    #[error("cannot start the admin server: {0}")]
+    Start(#[from] io::Error),
+}
+
+/// A running server; dropping it ends it.
+#[derive(Debug)]
+pub struct Admin {
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Admin {
+    /// Starts listening.
+    ///
+    /// # Errors
+    ///
+    /// When the address is taken or not ours, or the system gives no thread.
+    pub fn start(parts: AdminParts) -> Result<Self, AdminError> {
+        let listen = parts.listen;
+        let listening = |error| AdminError::Listen { listen, error };
+        let listener = TcpListener::bind(listen).map_err(listening)?;
+        listener.set_nonblocking(true).map_err(listening)?;
+        let address = listener.local_addr().map_err(listening)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (stop, stopped) = oneshot::channel();
+        let app = App {
+            handle: parts.handle,
+            token: parts.token.into(),
+            metrics: parts.metrics,
+            push: parts.push,
+        };
+        let routes = router(app, parts.push_bytes_max);
+        let thread = std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
+            if let Err(error) = runtime.block_on(serve(listener, routes, stopped)) {
+                tracing::error!("the admin server has ended: {error}");
+            }
+            runtime.shutdown_timeout(GRACE);
+        })?;
+        tracing::info!("health, metrics and status on http://{address}");
+        Ok(Self { address, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Returns where the server listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Admin {
+    fn drop(&mut self) {
+        // The server ends when the sender is gone.
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the admin server has panicked");
+        }
+    }
+}
+
+async fn serve(
+    listener: TcpListener,
+    routes: axum::Router,
+    stopped: oneshot::Receiver<()>,
+) -> io::Result<()> {
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let (end, ending) = oneshot::channel::<()>();
+    let server = axum::serve(listener, routes).with_graceful_shutdown(async {
+        // Either answer means that it is time.
+        drop(ending.await);
+    });
+    tokio::select! {
+        result = server.into_future() => result,
+        () = async {
+            drop(stopped.await);
+            drop(end);
+            tokio::time::sleep(GRACE).await;
+        } => Ok(()),
+    }
+}
