@@ -206,10 +206,14 @@ impl OrderPayment {
     fn on_payment(&mut self, value: &[u8], time: i64, context: &mut Context<'_>) -> Result {
         let fields = self.template.fields(PAYMENT).pick(value)?;
         if !context.has_key() {
-            return self.to_late(context);
+            self.send_late(context);
+            return Ok(());
         }
         match self.decision.get(context)? {
-            Some(OrderRow::Decided) => self.to_late(context),
+            Some(OrderRow::Decided) => {
+                self.send_late(context);
+                Ok(())
+            }
             Some(OrderRow::Open { time: ordered, fields: order, headers })
                 if self.is_in_range(ordered, time) =>
             {
@@ -223,7 +227,10 @@ impl OrderPayment {
                 self.decided(deadline, context)
             }
             // One key is one order: this payment will never have another.
-            Some(OrderRow::Open { .. }) => self.to_late(context),
+            Some(OrderRow::Open { .. }) => {
+                self.send_late(context);
+                Ok(())
+            }
             None => self.keep_payment(value, time, context),
         }
     }
@@ -232,7 +239,8 @@ impl OrderPayment {
     fn keep_payment(&mut self, value: &[u8], time: i64, context: &mut Context<'_>) -> Result {
         let deadline = time.saturating_add(self.before);
         if deadline <= context.watermark() {
-            return self.to_late(context);
+            self.send_late(context);
+            return Ok(());
         }
         let headers = context.headers();
         let payment = PaymentRow { value: value.to_vec(), headers, deadline };
@@ -300,10 +308,9 @@ impl OrderPayment {
         Ok(())
     }
 
-    fn to_late(&mut self, context: &mut Context<'_>) -> Result {
+    fn send_late(&self, context: &mut Context<'_>) {
         self.late_payments.increment(context);
         self.late.forward(context);
-        Ok(())
     }
 
     fn emit_paid(

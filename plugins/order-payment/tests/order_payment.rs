@@ -9,7 +9,7 @@ type Join = Harness<OrderPayment>;
 const PAY_MATCH: &str = r#"{"within":"10s","result":{"order_id":"order.order_id","amount":"order.amount","paid":"payment.paid"}}"#;
 
 fn join() -> Join {
-    Join::new(PAY_MATCH).unwrap()
+    Join::new(PAY_MATCH).expect("the configuration is right")
 }
 
 fn order(join: &mut Join, id: &str, time: i64) {
