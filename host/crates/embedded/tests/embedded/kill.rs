@@ -5,7 +5,8 @@
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader, Write as _},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    os::unix::process::ExitStatusExt as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -25,7 +26,7 @@ fn write(dir: &Path, mut is_enough: impl FnMut(u64) -> bool) {
     let mut lane = log(&cluster, follow_spec(dir.join("out.ndjson")));
     let mut next = committed_epochs(&mut lane);
     loop {
-        let value = format!("{{\"epoch\":{next},\"filler\":\"{}\"}}", "x".repeat(500));
+        let value = format!("{{\"epoch\":{next},\"filler\":\"{}\"}}", "x".repeat(4_000));
         let keys: Vec<String> = (0..RECORDS_PER_COMMIT).map(|key| key.to_string()).collect();
         let records: Vec<(&str, &str)> =
             keys.iter().map(|key| (key.as_str(), value.as_str())).collect();
@@ -93,19 +94,23 @@ fn a_writer_killed_at_any_moment_leaves_whole_commits() {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let out = BufReader::new(child.stdout.take().unwrap());
+        // Kept open until the child is dead: it would end by itself without a reader.
+        let mut out = BufReader::new(child.stdout.take().unwrap());
         let said = out
+            .by_ref()
             .lines()
             .map(|line| line.unwrap())
             .filter_map(|line| line.strip_prefix("committed ")?.parse::<u64>().ok())
             .nth(1 + round % 5)
             .expect("the writer goes on until it is killed");
         // How far into its next commits the writer is now is up to the scheduler.
-        for _ in 0..round * 20_000 {
+        for _ in 0..round * 150_000 {
             std::hint::spin_loop();
         }
         child.kill().unwrap();
-        child.wait().unwrap();
+        let status = child.wait().unwrap();
+        assert_eq!(status.signal(), Some(9), "it was still writing");
+        drop(out);
         let epochs = assert_whole(dir.path());
         assert!(epochs >= said, "{epochs} are left of {said} that were committed");
         assert!(epochs > before, "the writer went on");
