@@ -25,6 +25,7 @@ fn topics_are_described_with_the_settings_that_matter() {
     client.create_topic(&topic, 3, &settings).unwrap();
     let cluster = Cluster::connect(&plain(&brokers)).unwrap();
     assert!(!cluster.id().is_empty());
+    assert!(!cluster.create_topic(&topic, 3, &[]).unwrap(), "it exists");
     let found = cluster.topics(&["no-such-topic", &topic]).unwrap();
     assert_eq!(found[0], None);
     let found = found[1].as_ref().unwrap();

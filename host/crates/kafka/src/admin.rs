@@ -30,6 +30,12 @@ pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// A journal must take a chunk, its header and Kafka's own bytes around it.
 const JOURNAL_MESSAGE_BYTES_MIN: usize = 768 * 1024;
 
+/// What a journal takes that we create: Kafka's own default.
+const JOURNAL_MESSAGE_BYTES: usize = 1024 * 1024 + 12;
+
+/// How often a new topic is looked for.
+const LOOK_STEP: Duration = Duration::from_millis(20);
+
 const JOURNAL_SETTINGS: [(&str, &str); 3] =
     [("cleanup.policy", "delete"), ("retention.ms", "-1"), ("retention.bytes", "-1")];
 
@@ -226,7 +232,7 @@ impl Cluster {
     }
 
     /// Creates a topic with the cluster's replication and waits until it can be used; one that
-    /// exists is left as it is.
+    /// exists is left as it is. Returns whether it was created.
     ///
     /// # Errors
     ///
@@ -236,7 +242,7 @@ impl Cluster {
         name: &str,
         partitions: u16,
         settings: &[(&str, &str)],
-    ) -> Result<(), ClusterError> {
+    ) -> Result<bool, ClusterError> {
         let doing = format!("creating the topic `{name}`");
         let mut topic = NewTopic::new(name, partitions.into(), TopicReplication::Fixed(-1));
         for (setting, value) in settings {
@@ -244,19 +250,25 @@ impl Cluster {
         }
         let answer = block_on(self.admin.create_topics([&topic], &options()))
             .map_err(|error| request(&doing, error))?;
+        let mut is_created = true;
         for result in answer {
             match result {
-                Ok(_) | Err((_, Code::TopicAlreadyExists)) => {}
+                Ok(_) => {}
+                Err((_, Code::TopicAlreadyExists)) => is_created = false,
                 Err((_, code)) => return Err(request(&doing, code)),
             }
         }
+        // Brokers hear of it one after the other.
+        let needed = if is_created { partitions } else { 1 };
         let deadline = Instant::now() + ANSWER_TIMEOUT;
-        while self.partitions(name)?.is_none_or(|found| found < partitions) {
+        while self.partitions(name)?.is_none_or(|found| found < needed) {
             if Instant::now() >= deadline {
-                return Err(request(&doing, "it was created and is not seen"));
+                return Err(request(&doing, "it exists and is not seen"));
             }
+            // Serves reports meanwhile.
+            drop(self.consumer.poll(LOOK_STEP));
         }
-        Ok(())
+        Ok(is_created)
     }
 
     /// Creates the journal, one partition per lane and kept for ever, or checks that an existing
@@ -266,12 +278,15 @@ impl Cluster {
     ///
     /// [`ClusterError::TopicDiffers`] names each differing setting.
     pub fn ensure_journal(&self, name: &str, lanes: u16) -> Result<(), ClusterError> {
-        let Some(found) = self.topic(name)? else {
-            let size = (1024 * 1024 + 12).to_string();
+        if self.partitions(name)?.is_none() {
+            let size = JOURNAL_MESSAGE_BYTES.to_string();
             let mut settings = JOURNAL_SETTINGS.to_vec();
             settings.push(("max.message.bytes", &size));
             settings.push(("compression.type", "producer"));
-            return self.create_topic(name, lanes, &settings);
+            self.create_topic(name, lanes, &settings)?;
+        }
+        let Some(found) = self.topic(name)? else {
+            return Err(request(&format!("looking for the topic `{name}`"), "it has vanished"));
         };
         let differences = journal_differences(&found, lanes);
         if differences.is_empty() {

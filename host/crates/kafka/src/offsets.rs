@@ -30,7 +30,11 @@ pub(crate) fn watermarks(
         // A partition made a moment ago, or one whose leader has just gone.
         let may_pass = matches!(
             failure.code,
-            Code::NotLeaderForPartition | Code::LeaderNotAvailable | Code::BrokerTransportFailure
+            Code::NotLeaderForPartition
+                | Code::LeaderNotAvailable
+                | Code::UnknownPartition
+                | Code::UnknownTopicOrPartition
+                | Code::BrokerTransportFailure
         );
         let Ok(pause) = Signal::new() else { return Err(failure) };
         if !may_pass || Instant::now() + RETRY_STEP >= deadline {
