@@ -11,11 +11,7 @@ use dovetail_core::{key::KeyType, record::Record};
 
 fn decoder(key: KeySource, time: Option<(&str, TimeUnit)>) -> Decoder {
     Decoder::new(InputFormat {
-        key: KeyFormat {
-            from: key,
-            format: WireFormat::String,
-            key_type: KeyType::String,
-        },
+        key: KeyFormat { from: key, format: WireFormat::String, key_type: KeyType::String },
         time: time.map(|(path, unit)| TimeFormat {
             from: TimeSource::Value(path.parse().expect("a path")),
             unit,
@@ -35,21 +31,12 @@ fn decode(c: &mut Criterion) {
     };
     let in_value = || KeySource::Value("$.user_id".parse().expect("a path"));
     let cases = [
-        (
-            "value_key_and_time",
-            decoder(in_value(), Some(("$.ts", TimeUnit::Milliseconds))),
-        ),
+        ("value_key_and_time", decoder(in_value(), Some(("$.ts", TimeUnit::Milliseconds)))),
         (
             "kafka_key_value_time",
-            decoder(
-                KeySource::KafkaKey(JsonPath::root()),
-                Some(("$.ts", TimeUnit::Milliseconds)),
-            ),
+            decoder(KeySource::KafkaKey(JsonPath::root()), Some(("$.ts", TimeUnit::Milliseconds))),
         ),
-        (
-            "kafka_key_only",
-            decoder(KeySource::KafkaKey(JsonPath::root()), None),
-        ),
+        ("kafka_key_only", decoder(KeySource::KafkaKey(JsonPath::root()), None)),
     ];
     for (name, decoder) in cases {
         c.bench_function(name, |bencher| {

@@ -41,17 +41,9 @@ impl Decimal {
         let dropped = length(&all) - length(significant);
         let digits = significant.trim_start_matches('0').to_owned();
         if digits.is_empty() {
-            return Some(Self {
-                is_negative: false,
-                digits,
-                exponent: 0,
-            });
+            return Some(Self { is_negative: false, digits, exponent: 0 });
         }
-        Some(Self {
-            is_negative,
-            exponent: exponent - length(fraction) + dropped,
-            digits,
-        })
+        Some(Self { is_negative, exponent: exponent - length(fraction) + dropped, digits })
     }
 
     /// Returns whether it has no fractional part.
@@ -67,11 +59,7 @@ impl Decimal {
         }
         let sign = if self.is_negative { "-" } else { "" };
         let point = length(&self.digits) + self.exponent;
-        let zeros = if self.exponent >= 0 {
-            self.exponent
-        } else {
-            -point
-        };
+        let zeros = if self.exponent >= 0 { self.exponent } else { -point };
         if zeros > EXPANDED_DIGITS_MAX {
             return None;
         }
@@ -110,11 +98,7 @@ impl Decimal {
     }
 
     fn parsed(&self, count: usize) -> Option<i128> {
-        if count == 0 {
-            Some(0)
-        } else {
-            self.digits.get(..count)?.parse().ok()
-        }
+        if count == 0 { Some(0) } else { self.digits.get(..count)?.parse().ok() }
     }
 }
 
@@ -140,11 +124,7 @@ fn parse_exponent(text: &str) -> Option<i64> {
         return None;
     }
     let magnitude = digits.parse().unwrap_or(EXPONENT_MAX).min(EXPONENT_MAX);
-    Some(if text.starts_with('-') {
-        -magnitude
-    } else {
-        magnitude
-    })
+    Some(if text.starts_with('-') { -magnitude } else { magnitude })
 }
 
 fn length(text: &str) -> i64 {
@@ -173,36 +153,24 @@ mod tests {
             ("15e-1", "1.5"),
             ("-0.025", "-0.025"),
             ("25e-3", "0.025"),
-            (
-                "123456789012345678901234567890",
-                "123456789012345678901234567890",
-            ),
+            ("123456789012345678901234567890", "123456789012345678901234567890"),
         ];
         for (text, canonical) in cases {
-            assert_eq!(
-                Decimal::parse(text).unwrap().canonical().unwrap(),
-                canonical,
-                "{text}"
-            );
+            assert_eq!(Decimal::parse(text).unwrap().canonical().unwrap(), canonical, "{text}");
         }
     }
 
     #[test]
     fn what_is_no_number_is_not_read() {
-        for text in [
-            "", "-", ".", "1.", ".5", "1e", "1e+", "+1", "1 ", "0x1", "1_000", "--1", "ä",
-        ] {
+        for text in ["", "-", ".", "1.", ".5", "1e", "1e+", "+1", "1 ", "0x1", "1_000", "--1", "ä"]
+        {
             assert_eq!(Decimal::parse(text), None, "{text}");
         }
     }
 
     #[test]
     fn an_exponent_cannot_blow_a_number_up_without_end() {
-        for text in [
-            "1e4097",
-            "1e99999999999999999999",
-            "1e-99999999999999999999",
-        ] {
+        for text in ["1e4097", "1e99999999999999999999", "1e-99999999999999999999"] {
             assert_eq!(Decimal::parse(text).unwrap().canonical(), None, "{text}");
         }
     }
@@ -226,11 +194,7 @@ mod tests {
             ("1e-30", 0, Some(0)),
         ];
         for (text, shift, expected) in cases {
-            assert_eq!(
-                Decimal::parse(text).unwrap().scaled_floor(shift),
-                expected,
-                "{text}"
-            );
+            assert_eq!(Decimal::parse(text).unwrap().scaled_floor(shift), expected, "{text}");
         }
     }
 }

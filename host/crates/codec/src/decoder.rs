@@ -93,12 +93,7 @@ impl Decoder {
             KeySource::Header(name) => (&root, format!("header {name}")),
         };
         let key_plan = Plan::new([Some(key_path), None]);
-        Self {
-            value_plan,
-            key_plan,
-            key_place,
-            format,
-        }
+        Self { value_plan, key_plan, key_place, format }
     }
 
     /// Returns how this input is read.

@@ -60,13 +60,7 @@ pub enum WireFormat {
 
 impl WireFormat {
     /// Every format, in the order of the documentation.
-    pub const ALL: [Self; 5] = [
-        Self::String,
-        Self::Int32,
-        Self::Int64,
-        Self::Json,
-        Self::Bytes,
-    ];
+    pub const ALL: [Self; 5] = [Self::String, Self::Int32, Self::Int64, Self::Json, Self::Bytes];
 
     /// Returns the name in the configuration.
     #[must_use]
@@ -137,13 +131,8 @@ pub enum TimeUnit {
 
 impl TimeUnit {
     /// Every unit, in the order of the documentation.
-    pub const ALL: [Self; 5] = [
-        Self::Seconds,
-        Self::Milliseconds,
-        Self::Microseconds,
-        Self::Nanoseconds,
-        Self::Rfc3339,
-    ];
+    pub const ALL: [Self; 5] =
+        [Self::Seconds, Self::Milliseconds, Self::Microseconds, Self::Nanoseconds, Self::Rfc3339];
 
     /// Returns the name in the configuration.
     #[must_use]

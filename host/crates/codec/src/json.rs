@@ -56,11 +56,7 @@ impl Plan {
         })?;
         let mut found = [None; SLOTS];
         let mut deserializer = serde_json::Deserializer::from_str(text);
-        Seed {
-            node: &self.root,
-            found: &mut found,
-        }
-        .deserialize(&mut deserializer)?;
+        Seed { node: &self.root, found: &mut found }.deserialize(&mut deserializer)?;
         deserializer.end()?;
         Ok(found)
     }
@@ -90,13 +86,10 @@ impl Node {
 }
 
 fn child<K: PartialEq>(children: &mut Vec<(K, Node)>, name: K) -> &mut Node {
-    let at = children
-        .iter()
-        .position(|(other, _)| *other == name)
-        .unwrap_or_else(|| {
-            children.push((name, Node::default()));
-            children.len() - 1
-        });
+    let at = children.iter().position(|(other, _)| *other == name).unwrap_or_else(|| {
+        children.push((name, Node::default()));
+        children.len() - 1
+    });
     &mut children[at].1
 }
 
@@ -178,10 +171,7 @@ impl<'de> Visitor<'de> for Seed<'_, '_, 'de> {
             match at {
                 Some(at) => {
                     let node = &self.node.fields[at].1;
-                    map.next_value_seed(Seed {
-                        node,
-                        found: &mut *self.found,
-                    })?;
+                    map.next_value_seed(Seed { node, found: &mut *self.found })?;
                 }
                 None => {
                     map.next_value::<IgnoredAny>()?;
@@ -193,18 +183,11 @@ impl<'de> Visitor<'de> for Seed<'_, '_, 'de> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<(), A::Error> {
         for index in 0.. {
-            let node = self
-                .node
-                .elements
-                .iter()
-                .find(|(wanted, _)| *wanted == index);
+            let node = self.node.elements.iter().find(|(wanted, _)| *wanted == index);
             let is_there = match node {
-                Some((_, node)) => elements
-                    .next_element_seed(Seed {
-                        node,
-                        found: &mut *self.found,
-                    })?
-                    .is_some(),
+                Some((_, node)) => {
+                    elements.next_element_seed(Seed { node, found: &mut *self.found })?.is_some()
+                }
                 None => elements.next_element::<IgnoredAny>()?.is_some(),
             };
             if !is_there {
@@ -262,11 +245,7 @@ impl Visitor<'_> for Name<'_> {
     }
 
     fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
-        Ok(self
-            .node
-            .fields
-            .iter()
-            .position(|(wanted, _)| wanted == name))
+        Ok(self.node.fields.iter().position(|(wanted, _)| wanted == name))
     }
 }
 
@@ -344,28 +323,15 @@ mod tests {
             ("$.x.a", "$.x[0].a", texts(None, None)),
         ];
         for (first, second, expected) in cases {
-            assert_eq!(
-                found(first, second, document),
-                Ok(expected),
-                "{first} {second}"
-            );
+            assert_eq!(found(first, second, document), Ok(expected), "{first} {second}");
         }
     }
 
     #[test]
     fn the_last_of_a_repeated_name_counts_with_all_below_it() {
-        assert_eq!(
-            found("$.a", "$.b", r#"{"a":1,"b":2,"a":3}"#),
-            Ok(texts(Some("3"), Some("2")))
-        );
-        assert_eq!(
-            found("$.a.b", "$.c", r#"{"a":{"b":1},"a":{}}"#),
-            Ok(texts(None, None))
-        );
-        assert_eq!(
-            found("$.a.b", "$.c", r#"{"a":{"b":1},"a":5}"#),
-            Ok(texts(None, None))
-        );
+        assert_eq!(found("$.a", "$.b", r#"{"a":1,"b":2,"a":3}"#), Ok(texts(Some("3"), Some("2"))));
+        assert_eq!(found("$.a.b", "$.c", r#"{"a":{"b":1},"a":{}}"#), Ok(texts(None, None)));
+        assert_eq!(found("$.a.b", "$.c", r#"{"a":{"b":1},"a":5}"#), Ok(texts(None, None)));
     }
 
     #[test]

@@ -71,10 +71,7 @@ pub(crate) fn from_bytes(
                 wrong_type(
                     key_type,
                     place,
-                    &format!(
-                        "bytes that are not UTF-8 (byte {})",
-                        error.valid_up_to() + 1
-                    ),
+                    &format!("bytes that are not UTF-8 (byte {})", error.valid_up_to() + 1),
                 )
             })?;
             from_text(bytes, text, key_type, place).map(Some)
@@ -123,11 +120,7 @@ fn from_text(source: &Bytes, text: &str, key_type: KeyType, place: &str) -> Resu
     }
     let digits = text.strip_prefix('-').unwrap_or(text);
     if digits.is_empty() || !is_digits(digits) {
-        return Err(wrong_type(
-            key_type,
-            place,
-            &format!("the string {}", shown(text)),
-        ));
+        return Err(wrong_type(key_type, place, &format!("the string {}", shown(text))));
     }
     let digits = digits.trim_start_matches('0');
     Ok(match (digits.is_empty(), text.starts_with('-')) {
@@ -152,18 +145,15 @@ fn from_number(
     if key_type == KeyType::Integer && !number.is_integral() {
         return Err(refused("(it has a fraction)"));
     }
-    number
-        .canonical()
-        .map(Key::new)
-        .ok_or_else(|| refused("(too many digits when written out)"))
+    number.canonical().map(Key::new).ok_or_else(|| refused("(too many digits when written out)"))
 }
 
 fn from_integer(wire: &Bytes, number: i64, key_type: KeyType) -> Key {
     match key_type {
         KeyType::Bytes => Key(wire.clone()),
-        KeyType::String | KeyType::Integer => Key(Bytes::copy_from_slice(
-            itoa::Buffer::new().format(number).as_bytes(),
-        )),
+        KeyType::String | KeyType::Integer => {
+            Key(Bytes::copy_from_slice(itoa::Buffer::new().format(number).as_bytes()))
+        }
     }
 }
 

@@ -42,10 +42,7 @@ impl JsonPath {
     /// Returns the path `$`: the whole document.
     #[must_use]
     pub fn root() -> Self {
-        Self {
-            text: "$".to_owned(),
-            segments: Vec::new(),
-        }
+        Self { text: "$".to_owned(), segments: Vec::new() }
     }
 
     /// Reads a path.
@@ -55,16 +52,9 @@ impl JsonPath {
     /// When it is not of the form `$.a.b`, `$['a b']`, `$.a[0]`; the error says where.
     pub fn parse(text: &str) -> Result<Self, PathError> {
         let characters: Vec<char> = text.chars().collect();
-        let mut parser = Parser {
-            text,
-            characters: &characters,
-            at: 0,
-        };
+        let mut parser = Parser { text, characters: &characters, at: 0 };
         let segments = parser.segments()?;
-        Ok(Self {
-            text: text.to_owned(),
-            segments,
-        })
+        Ok(Self { text: text.to_owned(), segments })
     }
 
     pub(crate) fn segments(&self) -> &[Segment] {
@@ -139,9 +129,7 @@ impl Parser<'_> {
         if self.at == start {
             return Err(self.error(format!("expected a name after `.`, {}", self.found())));
         }
-        Ok(Segment::Field(
-            self.characters[start..self.at].iter().collect(),
-        ))
+        Ok(Segment::Field(self.characters[start..self.at].iter().collect()))
     }
 
     fn bracket(&mut self) -> Result<Segment, PathError> {
@@ -176,10 +164,7 @@ impl Parser<'_> {
             }
             name.push(character);
         }
-        Err(self.error(format!(
-            "expected `{quote}`, the end of the name, {}",
-            self.found()
-        )))
+        Err(self.error(format!("expected `{quote}`, the end of the name, {}", self.found())))
     }
 
     fn escaped(&mut self) -> Result<char, PathError> {
@@ -188,19 +173,13 @@ impl Parser<'_> {
                 self.at += 1;
                 Ok(escaped)
             }
-            _ => Err(self.error(format!(
-                "expected a quote or `\\` after `\\`, {}",
-                self.found()
-            ))),
+            _ => Err(self.error(format!("expected a quote or `\\` after `\\`, {}", self.found()))),
         }
     }
 
     fn number(&mut self) -> Result<usize, PathError> {
         let start = self.at;
-        while self
-            .peek()
-            .is_some_and(|character| character.is_ascii_digit())
-        {
+        while self.peek().is_some_and(|character| character.is_ascii_digit()) {
             self.at += 1;
         }
         let digits: String = self.characters[start..self.at].iter().collect();
@@ -225,11 +204,7 @@ impl Parser<'_> {
     }
 
     fn error(&self, message: String) -> PathError {
-        PathError {
-            path: self.text.to_owned(),
-            column: self.at + 1,
-            message,
-        }
+        PathError { path: self.text.to_owned(), column: self.at + 1, message }
     }
 }
 
@@ -250,19 +225,12 @@ mod tests {
             ("$['a b'].c", vec![field("a b"), field("c")]),
             (r#"$["a.b"]"#, vec![field("a.b")]),
             (r"$['it\'s']", vec![field("it's")]),
-            (
-                "$.a[0][12]",
-                vec![field("a"), Segment::Element(0), Segment::Element(12)],
-            ),
+            ("$.a[0][12]", vec![field("a"), Segment::Element(0), Segment::Element(12)]),
             ("$.größe", vec![field("größe")]),
             ("$['']", vec![field("")]),
         ];
         for (text, segments) in cases {
-            assert_eq!(
-                JsonPath::parse(text).unwrap().segments(),
-                segments,
-                "{text}"
-            );
+            assert_eq!(JsonPath::parse(text).unwrap().segments(), segments, "{text}");
         }
     }
 

@@ -31,12 +31,7 @@ pub struct TimeHint {
 impl fmt::Display for TimeHint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { from, unit, .. } = self;
-        write!(
-            f,
-            "{from} looks like {}: set `time.unit: {}`",
-            unit.words(),
-            unit.name()
-        )
+        write!(f, "{from} looks like {}: set `time.unit: {}`", unit.words(), unit.name())
     }
 }
 
@@ -52,10 +47,7 @@ impl<'a> TimeSamples<'a> {
     /// Returns an empty collection for an input.
     #[must_use]
     pub fn new(decoder: &'a Decoder) -> Self {
-        Self {
-            decoder,
-            fitting: [0; TimeUnit::ALL.len()],
-        }
+        Self { decoder, fitting: [0; TimeUnit::ALL.len()] }
     }
 
     /// Adds a record. Tombstones and records without a readable time say nothing.
@@ -83,9 +75,8 @@ impl<'a> TimeSamples<'a> {
     pub fn hint(&self) -> Option<TimeHint> {
         let format = self.decoder.format().time.as_ref()?;
         let counted = || TimeUnit::ALL.into_iter().zip(self.fitting);
-        let fitting_configured = counted()
-            .find(|(unit, _)| *unit == format.unit)
-            .map_or(0, |(_, count)| count);
+        let fitting_configured =
+            counted().find(|(unit, _)| *unit == format.unit).map_or(0, |(_, count)| count);
         let (unit, fitting) = counted().max_by_key(|(_, count)| *count)?;
         (fitting > fitting_configured).then(|| TimeHint {
             from: format.from.clone(),

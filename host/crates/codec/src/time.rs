@@ -43,9 +43,9 @@ pub(crate) fn raw<'a>(
             Some(Ok(Scalar::Number(text))) => RawTime::Text(Cow::Borrowed(text)),
             Some(Ok(Scalar::Text(text))) => RawTime::Text(text),
             Some(Ok(other)) => RawTime::Missing(format!("{path} is {}", other.kind())),
-            Some(Err(malformed)) => RawTime::Missing(format!(
-                "the string at {path} cannot be read: {malformed} of it"
-            )),
+            Some(Err(malformed)) => {
+                RawTime::Missing(format!("the string at {path} cannot be read: {malformed} of it"))
+            }
         },
         TimeSource::Header(name) => header(record, name)
             .unwrap_or_else(|| RawTime::Missing(format!("there is no header {name}"))),
@@ -126,9 +126,7 @@ pub(crate) fn in_unit(text: &str, unit: TimeUnit) -> Reading {
     }
     match Decimal::parse(text) {
         None => Reading::Unreadable,
-        Some(number) => number
-            .scaled_floor(shift)
-            .map_or(Reading::OutOfBits, Reading::Time),
+        Some(number) => number.scaled_floor(shift).map_or(Reading::OutOfBits, Reading::Time),
     }
 }
 
@@ -160,10 +158,7 @@ pub(crate) fn better_unit(
 }
 
 fn missing(from: &TimeSource, why: &str) -> Rejection {
-    Rejection::new(
-        Reason::TimeMissing,
-        format!("no event time in {from}: {why}"),
-    )
+    Rejection::new(Reason::TimeMissing, format!("no event time in {from}: {why}"))
 }
 
 fn unreadable(text: &str, format: &TimeFormat) -> Rejection {
@@ -171,11 +166,7 @@ fn unreadable(text: &str, format: &TimeFormat) -> Rejection {
         TimeUnit::Rfc3339 => "RFC 3339 with an offset, like 2026-01-01T00:00:00Z".to_owned(),
         unit => format!("a number of {}", unit.words()),
     };
-    let why = format!(
-        "expected {expected}, found {}{}",
-        shown(text),
-        hint(text, format)
-    );
+    let why = format!("expected {expected}, found {}{}", shown(text), hint(text, format));
     missing(&format.from, &why)
 }
 
@@ -209,18 +200,12 @@ fn hint(text: &str, format: &TimeFormat) -> String {
     }
     match better_unit(text, format.unit, &format.valid) {
         Some(unit) => {
-            format!(
-                "; looks like {}: set `time.unit: {}`",
-                unit.words(),
-                unit.name()
-            )
+            format!("; looks like {}: set `time.unit: {}`", unit.words(), unit.name())
         }
         None => String::new(),
     }
 }
 
 fn written(time: EventTime) -> Option<String> {
-    Timestamp::from_millisecond(time)
-        .ok()
-        .map(|time| time.to_string())
+    Timestamp::from_millisecond(time).ok().map(|time| time.to_string())
 }

@@ -21,27 +21,15 @@ fn path(text: &str) -> JsonPath {
 }
 
 fn key_at(text: &str, key_type: KeyType) -> KeyFormat {
-    KeyFormat {
-        from: KeySource::Value(path(text)),
-        format: WireFormat::String,
-        key_type,
-    }
+    KeyFormat { from: KeySource::Value(path(text)), format: WireFormat::String, key_type }
 }
 
 fn kafka_key(format: WireFormat, key_type: KeyType) -> KeyFormat {
-    KeyFormat {
-        from: KeySource::KafkaKey(JsonPath::root()),
-        format,
-        key_type,
-    }
+    KeyFormat { from: KeySource::KafkaKey(JsonPath::root()), format, key_type }
 }
 
 fn time(from: TimeSource, unit: TimeUnit) -> TimeFormat {
-    TimeFormat {
-        from,
-        unit,
-        valid: TIME_VALID_DEFAULT,
-    }
+    TimeFormat { from, unit, valid: TIME_VALID_DEFAULT }
 }
 
 fn time_at(text: &str, unit: TimeUnit) -> TimeFormat {
@@ -53,10 +41,7 @@ fn decoder(key: KeyFormat, time: Option<TimeFormat>) -> Decoder {
 }
 
 fn value(bytes: impl Into<Bytes>) -> Record {
-    Record {
-        value: Some(bytes.into()),
-        ..Record::default()
-    }
+    Record { value: Some(bytes.into()), ..Record::default() }
 }
 
 fn headers(pairs: &[(&str, &'static str)]) -> Headers {
@@ -92,10 +77,7 @@ fn assert_rejected<T: std::fmt::Debug>(
 ) {
     let (found_reason, found_message) = found.expect_err("a rejection");
     assert_eq!(found_reason, reason, "{found_message}");
-    assert!(
-        found_message.contains(message),
-        "{found_message:?} lacks {message:?}"
-    );
+    assert!(found_message.contains(message), "{found_message:?} lacks {message:?}");
 }
 
 #[test]
@@ -119,27 +101,15 @@ fn keys_in_a_value_become_canonical_bytes() {
         (Integer, r#""-0""#, "0"),
         (Integer, "5.0", "5"),
         (Integer, "1e3", "1000"),
-        (
-            Integer,
-            "12345678901234567890123",
-            "12345678901234567890123",
-        ),
-        (
-            Integer,
-            r#""12345678901234567890123""#,
-            "12345678901234567890123",
-        ),
+        (Integer, "12345678901234567890123", "12345678901234567890123"),
+        (Integer, r#""12345678901234567890123""#, "12345678901234567890123"),
         (Bytes, r#""o-1""#, "o-1"),
         (Bytes, "7.0", "7"),
     ];
     for (key_type, json, expected) in cases {
         let decoder = decoder(key_at("$.k", key_type), None);
         let record = value(format!(r#"{{"k":{json}}}"#));
-        assert_eq!(
-            key_of(&decoder, record),
-            Ok(Some(expected.to_owned())),
-            "{json}"
-        );
+        assert_eq!(key_of(&decoder, record), Ok(Some(expected.to_owned())), "{json}");
     }
 }
 
@@ -168,14 +138,7 @@ fn values_that_are_no_key_are_refused_with_the_type() {
 #[test]
 fn absent_null_and_no_kafka_key_are_one_null_key_and_empty_is_a_real_one() {
     let in_value = decoder(key_at("$.order_id", KeyType::String), None);
-    for document in [
-        r#"{"order_id":null}"#,
-        "{}",
-        "[]",
-        "5",
-        "null",
-        r#"{"order_id":{}}"#,
-    ] {
+    for document in [r#"{"order_id":null}"#, "{}", "[]", "5", "null", r#"{"order_id":{}}"#] {
         let found = key_of(&in_value, value(document));
         if document.ends_with("{}}") {
             assert_rejected(found, Reason::KeyType, "found an object");
@@ -183,17 +146,11 @@ fn absent_null_and_no_kafka_key_are_one_null_key_and_empty_is_a_real_one() {
             assert_eq!(found, Ok(None), "{document}");
         }
     }
-    assert_eq!(
-        key_of(&in_value, value(r#"{"order_id":""}"#)),
-        Ok(Some(String::new()))
-    );
+    assert_eq!(key_of(&in_value, value(r#"{"order_id":""}"#)), Ok(Some(String::new())));
 
     let in_kafka_key = decoder(kafka_key(WireFormat::String, KeyType::String), None);
     assert_eq!(key_of(&in_kafka_key, value("x")), Ok(None));
-    let empty = Record {
-        key: Some(Bytes::new()),
-        ..value("x")
-    };
+    let empty = Record { key: Some(Bytes::new()), ..value("x") };
     assert_eq!(key_of(&in_kafka_key, empty), Ok(Some(String::new())));
 }
 
@@ -203,24 +160,9 @@ fn kafka_keys_of_every_format_are_read() {
     let cases: [(WireFormat, KeyType, &[u8], &str); 12] = [
         (WireFormat::Int32, String, &[0, 0, 2, 0x5b], "603"),
         (WireFormat::Int32, Integer, &[0xff, 0xff, 0xff, 0xff], "-1"),
-        (
-            WireFormat::Int32,
-            Bytes,
-            &[0, 0, 2, 0x5b],
-            "\0\0\u{2}\u{5b}",
-        ),
-        (
-            WireFormat::Int64,
-            Integer,
-            &[0, 0, 0, 0, 0, 0, 2, 0x5b],
-            "603",
-        ),
-        (
-            WireFormat::Int64,
-            String,
-            &i64::MIN.to_be_bytes(),
-            "-9223372036854775808",
-        ),
+        (WireFormat::Int32, Bytes, &[0, 0, 2, 0x5b], "\0\0\u{2}\u{5b}"),
+        (WireFormat::Int64, Integer, &[0, 0, 0, 0, 0, 0, 2, 0x5b], "603"),
+        (WireFormat::Int64, String, &i64::MIN.to_be_bytes(), "-9223372036854775808"),
         (WireFormat::String, String, b"603", "603"),
         (WireFormat::String, Integer, b"603", "603"),
         (WireFormat::Json, String, b"\"603\"", "603"),
@@ -231,15 +173,8 @@ fn kafka_keys_of_every_format_are_read() {
     ];
     for (format, key_type, bytes, expected) in cases {
         let decoder = decoder(kafka_key(format, key_type), None);
-        let record = Record {
-            key: Some(bytes.to_vec().into()),
-            ..value("not read")
-        };
-        assert_eq!(
-            key_of(&decoder, record),
-            Ok(Some(expected.to_owned())),
-            "{format:?}"
-        );
+        let record = Record { key: Some(bytes.to_vec().into()), ..value("not read") };
+        assert_eq!(key_of(&decoder, record), Ok(Some(expected.to_owned())), "{format:?}");
     }
 }
 
@@ -248,25 +183,10 @@ fn an_int32_key_meets_the_same_key_written_as_text() {
     let left = decoder(kafka_key(WireFormat::Int32, KeyType::String), None);
     let right = decoder(kafka_key(WireFormat::String, KeyType::String), None);
     let wire: &[u8] = &[0, 0, 2, 0x5b];
-    let one = key_of(
-        &left,
-        Record {
-            key: Some(wire.into()),
-            ..Record::default()
-        },
-    );
-    let other = key_of(
-        &right,
-        Record {
-            key: Some("603".into()),
-            ..Record::default()
-        },
-    );
+    let one = key_of(&left, Record { key: Some(wire.into()), ..Record::default() });
+    let other = key_of(&right, Record { key: Some("603".into()), ..Record::default() });
     assert_eq!(one, other);
-    assert_eq!(
-        (murmur2_partition(wire, 6), murmur2_partition(b"603", 6)),
-        (0, 0)
-    );
+    assert_eq!((murmur2_partition(wire, 6), murmur2_partition(b"603", 6)), (0, 0));
 }
 
 #[test]
@@ -279,48 +199,15 @@ fn kafka_keys_that_break_their_format_are_refused() {
             Reason::Decode,
             "not an int32: expected 4 bytes, found 3",
         ),
-        (
-            WireFormat::Int64,
-            KeyType::String,
-            b"",
-            Reason::Decode,
-            "expected 8 bytes, found 0",
-        ),
-        (
-            WireFormat::String,
-            KeyType::String,
-            b"a\xff",
-            Reason::Decode,
-            "invalid UTF-8 at byte 2",
-        ),
-        (
-            WireFormat::Json,
-            KeyType::String,
-            b"603x",
-            Reason::Decode,
-            "trailing characters",
-        ),
-        (
-            WireFormat::Bytes,
-            KeyType::String,
-            b"\xff",
-            Reason::KeyType,
-            "not UTF-8 (byte 1)",
-        ),
-        (
-            WireFormat::String,
-            KeyType::Integer,
-            b"",
-            Reason::KeyType,
-            "a string of digits",
-        ),
+        (WireFormat::Int64, KeyType::String, b"", Reason::Decode, "expected 8 bytes, found 0"),
+        (WireFormat::String, KeyType::String, b"a\xff", Reason::Decode, "invalid UTF-8 at byte 2"),
+        (WireFormat::Json, KeyType::String, b"603x", Reason::Decode, "trailing characters"),
+        (WireFormat::Bytes, KeyType::String, b"\xff", Reason::KeyType, "not UTF-8 (byte 1)"),
+        (WireFormat::String, KeyType::Integer, b"", Reason::KeyType, "a string of digits"),
     ];
     for (format, key_type, bytes, reason, message) in cases {
         let decoder = decoder(kafka_key(format, key_type), None);
-        let record = Record {
-            key: Some(bytes.to_vec().into()),
-            ..value("{}")
-        };
+        let record = Record { key: Some(bytes.to_vec().into()), ..value("{}") };
         assert_rejected(key_of(&decoder, record), reason, message);
     }
 }
@@ -332,14 +219,8 @@ fn a_json_kafka_key_may_be_read_by_path_and_a_header_by_name() {
         format: WireFormat::Json,
         key_type: KeyType::String,
     };
-    let record = Record {
-        key: Some(r#"{"id":7}"#.into()),
-        ..value("x")
-    };
-    assert_eq!(
-        key_of(&decoder(key, None), record),
-        Ok(Some("7".to_owned()))
-    );
+    let record = Record { key: Some(r#"{"id":7}"#.into()), ..value("x") };
+    assert_eq!(key_of(&decoder(key, None), record), Ok(Some("7".to_owned())));
 
     let key = KeyFormat {
         from: KeySource::Header("tenant".to_owned()),
@@ -347,10 +228,7 @@ fn a_json_kafka_key_may_be_read_by_path_and_a_header_by_name() {
         key_type: KeyType::String,
     };
     let decoder = decoder(key, None);
-    let record = Record {
-        headers: headers(&[("tenant", "x"), ("tenant", "y")]),
-        ..value("x")
-    };
+    let record = Record { headers: headers(&[("tenant", "x"), ("tenant", "y")]), ..value("x") };
     assert_eq!(key_of(&decoder, record), Ok(Some("y".to_owned())));
     assert_eq!(key_of(&decoder, value("x")), Ok(None));
 }
@@ -391,11 +269,7 @@ fn times_of_every_unit_are_read() {
     for (unit, json, expected) in cases {
         let decoder = decoder(key_at("$.k", KeyType::String), Some(time_at("$.ts", unit)));
         let record = value(format!(r#"{{"ts":{json},"k":"a"}}"#));
-        assert_eq!(
-            time_of(&decoder, record),
-            Ok(Some(expected)),
-            "{unit:?} {json}"
-        );
+        assert_eq!(time_of(&decoder, record), Ok(Some(expected)), "{unit:?} {json}");
     }
 }
 
@@ -407,11 +281,7 @@ fn an_absent_null_or_unreadable_time_is_missing() {
         (Milliseconds, r#"{"ts":null}"#, "$.ts is null"),
         (Milliseconds, r#"{"ts":true}"#, "$.ts is true"),
         (Milliseconds, r#"{"ts":[1]}"#, "$.ts is an array"),
-        (
-            Milliseconds,
-            r#"{"ts":""}"#,
-            "expected a number of milliseconds, found \"\"",
-        ),
+        (Milliseconds, r#"{"ts":""}"#, "expected a number of milliseconds, found \"\""),
         (Milliseconds, r#"{"ts":"soon"}"#, "found \"soon\""),
         (
             Milliseconds,
@@ -419,19 +289,11 @@ fn an_absent_null_or_unreadable_time_is_missing() {
             "looks like RFC 3339: set `time.unit: rfc3339`",
         ),
         (Rfc3339, r#"{"ts":"2026-03-01T10:00:00"}"#, "with an offset"),
-        (
-            Rfc3339,
-            r#"{"ts":1772359200}"#,
-            "looks like seconds: set `time.unit: s`",
-        ),
+        (Rfc3339, r#"{"ts":1772359200}"#, "looks like seconds: set `time.unit: s`"),
     ];
     for (unit, document, message) in cases {
         let decoder = decoder(key_at("$.k", KeyType::String), Some(time_at("$.ts", unit)));
-        assert_rejected(
-            time_of(&decoder, value(document)),
-            Reason::TimeMissing,
-            message,
-        );
+        assert_rejected(time_of(&decoder, value(document)), Reason::TimeMissing, message);
     }
 }
 
@@ -439,43 +301,27 @@ fn an_absent_null_or_unreadable_time_is_missing() {
 fn seconds_and_microseconds_are_never_taken_for_milliseconds() {
     let cases = [
         ("1772359200", "looks like seconds: set `time.unit: s`"),
-        (
-            "1772359200000000",
-            "looks like microseconds: set `time.unit: us`",
-        ),
-        (
-            "1772359200000000000",
-            "looks like nanoseconds: set `time.unit: ns`",
-        ),
+        ("1772359200000000", "looks like microseconds: set `time.unit: us`"),
+        ("1772359200000000000", "looks like nanoseconds: set `time.unit: ns`"),
         ("0", "1970-01-01T00:00:00Z, read as milliseconds"),
-        (
-            "-1",
-            "outside `time.valid` (2000-01-01T00:00:00Z to 2100-01-01T00:00:00Z)",
-        ),
+        ("-1", "outside `time.valid` (2000-01-01T00:00:00Z to 2100-01-01T00:00:00Z)"),
         ("4102444800000", "2100-01-01T00:00:00Z"),
         ("99999999999999999999999999", "beyond all dates"),
         ("1e300", "beyond all dates"),
     ];
-    let decoder = decoder(
-        key_at("$.k", KeyType::String),
-        Some(time_at("$.ts", TimeUnit::Milliseconds)),
-    );
+    let decoder =
+        decoder(key_at("$.k", KeyType::String), Some(time_at("$.ts", TimeUnit::Milliseconds)));
     for (number, message) in cases {
         let record = value(format!(r#"{{"ts":{number}}}"#));
         assert_rejected(time_of(&decoder, record), Reason::TimeOutOfRange, message);
     }
-    assert_eq!(
-        time_of(&decoder, value(r#"{"ts":946684800000}"#)),
-        Ok(Some(946_684_800_000))
-    );
+    assert_eq!(time_of(&decoder, value(r#"{"ts":946684800000}"#)), Ok(Some(946_684_800_000)));
 }
 
 #[test]
 fn a_sample_names_the_unit_that_fits() {
-    let decoder = decoder(
-        key_at("$.k", KeyType::String),
-        Some(time_at("$.ts", TimeUnit::Milliseconds)),
-    );
+    let decoder =
+        decoder(key_at("$.k", KeyType::String), Some(time_at("$.ts", TimeUnit::Milliseconds)));
     let hint = |documents: &[&'static str]| {
         let mut samples = TimeSamples::new(&decoder);
         for document in documents {
@@ -485,23 +331,14 @@ fn a_sample_names_the_unit_that_fits() {
     };
     let seconds = "$.ts looks like seconds: set `time.unit: s`";
     assert_eq!(
-        hint(&[
-            r#"{"ts":1772359200}"#,
-            "rubbish",
-            r#"{"ts":1772359201.5}"#,
-            "{}"
-        ])
-        .as_deref(),
+        hint(&[r#"{"ts":1772359200}"#, "rubbish", r#"{"ts":1772359201.5}"#, "{}"]).as_deref(),
         Some(seconds)
     );
     assert_eq!(
         hint(&[r#"{"ts":"2026-03-01T10:00:00Z"}"#]).as_deref(),
         Some("$.ts looks like RFC 3339: set `time.unit: rfc3339`")
     );
-    assert_eq!(
-        hint(&[r#"{"ts":1772359200000}"#, r#"{"ts":1772359200}"#]),
-        None
-    );
+    assert_eq!(hint(&[r#"{"ts":1772359200000}"#, r#"{"ts":1772359200}"#]), None);
     assert_eq!(hint(&[r#"{"ts":5}"#]), None);
     assert_eq!(hint(&[]), None);
 }
@@ -512,15 +349,8 @@ fn a_header_or_the_timestamp_gives_the_time() {
         kafka_key(WireFormat::String, KeyType::String),
         Some(time(TimeSource::Header("at".to_owned()), TimeUnit::Seconds)),
     );
-    let record = |headers| Record {
-        headers,
-        timestamp: Some(T + 5),
-        ..value("x")
-    };
-    assert_eq!(
-        time_of(&by_header, record(headers(&[("at", "1772359200")]))),
-        Ok(Some(T))
-    );
+    let record = |headers| Record { headers, timestamp: Some(T + 5), ..value("x") };
+    assert_eq!(time_of(&by_header, record(headers(&[("at", "1772359200")]))), Ok(Some(T)));
     assert_rejected(
         time_of(&by_header, record(Headers::default())),
         Reason::TimeMissing,
@@ -531,10 +361,7 @@ fn a_header_or_the_timestamp_gives_the_time() {
         kafka_key(WireFormat::String, KeyType::String),
         Some(time(TimeSource::Timestamp, TimeUnit::Seconds)),
     );
-    assert_eq!(
-        time_of(&by_timestamp, record(Headers::default())),
-        Ok(Some(T + 5))
-    );
+    assert_eq!(time_of(&by_timestamp, record(Headers::default())), Ok(Some(T + 5)));
     let ours = headers(&[(EVENT_TIME_HEADER, "1772359200000")]);
     assert_eq!(time_of(&by_timestamp, record(ours)), Ok(Some(T)));
     assert_rejected(
@@ -542,83 +369,37 @@ fn a_header_or_the_timestamp_gives_the_time() {
         Reason::TimeMissing,
         "expected ms as decimal text",
     );
-    assert_rejected(
-        time_of(&by_timestamp, value("x")),
-        Reason::TimeMissing,
-        "no timestamp",
-    );
+    assert_rejected(time_of(&by_timestamp, value("x")), Reason::TimeMissing, "no timestamp");
 }
 
 #[test]
 fn an_input_without_time_gives_none() {
     let decoder = decoder(kafka_key(WireFormat::String, KeyType::String), None);
-    let record = Record {
-        timestamp: Some(T),
-        key: Some("k".into()),
-        ..value("\u{0}")
-    };
+    let record = Record { timestamp: Some(T), key: Some("k".into()), ..value("\u{0}") };
     assert_eq!(
         decoder.decode(record).decoding,
-        Decoding::Ready {
-            key: Some(Key::new("k")),
-            time: None
-        }
+        Decoding::Ready { key: Some(Key::new("k")), time: None }
     );
 }
 
 #[test]
 fn a_tombstone_has_the_kafka_key_and_the_records_timestamp_and_no_value_to_decode() {
-    let decoder = decoder(
-        key_at("$.order_id", KeyType::String),
-        Some(time_at("$.ts", TimeUnit::Seconds)),
-    );
-    let tombstone = Record {
-        key: Some("o1".into()),
-        timestamp: Some(T),
-        ..Record::default()
-    };
+    let decoder =
+        decoder(key_at("$.order_id", KeyType::String), Some(time_at("$.ts", TimeUnit::Seconds)));
+    let tombstone = Record { key: Some("o1".into()), timestamp: Some(T), ..Record::default() };
     assert_eq!(
         decoder.decode(tombstone.clone()).decoding,
-        Decoding::Ready {
-            key: Some(Key::new("o1")),
-            time: Some(T)
-        }
+        Decoding::Ready { key: Some(Key::new("o1")), time: Some(T) }
     );
     let ours = headers(&[(EVENT_TIME_HEADER, "1772359200001")]);
-    assert_eq!(
-        time_of(
-            &decoder,
-            Record {
-                headers: ours,
-                ..tombstone.clone()
-            }
-        ),
-        Ok(Some(T + 1))
-    );
-    let without_time = Record {
-        timestamp: None,
-        ..tombstone.clone()
-    };
-    assert_rejected(
-        time_of(&decoder, without_time),
-        Reason::TimeMissing,
-        "no timestamp",
-    );
-    let without_key = Record {
-        key: None,
-        ..tombstone.clone()
-    };
+    assert_eq!(time_of(&decoder, Record { headers: ours, ..tombstone.clone() }), Ok(Some(T + 1)));
+    let without_time = Record { timestamp: None, ..tombstone.clone() };
+    assert_rejected(time_of(&decoder, without_time), Reason::TimeMissing, "no timestamp");
+    let without_key = Record { key: None, ..tombstone.clone() };
     assert_eq!(key_of(&decoder, without_key), Ok(None));
 
-    let empty = Record {
-        value: Some(Bytes::new()),
-        ..tombstone
-    };
-    assert_rejected(
-        key_of(&decoder, empty),
-        Reason::Decode,
-        "a tombstone has no value at all",
-    );
+    let empty = Record { value: Some(Bytes::new()), ..tombstone };
+    assert_rejected(key_of(&decoder, empty), Reason::Decode, "a tombstone has no value at all");
 }
 
 #[test]
@@ -629,14 +410,8 @@ fn bad_records_are_refused_with_their_bytes_and_the_next_one_is_read() {
     );
     let good = |id: &str| value(format!(r#"{{"order_id":"{id}","ts":1772359200000}}"#));
     let bad: [(&[u8], &str); 4] = [
-        (
-            br#"{"order_id":"o2","ts":1772359201000iiii}"#,
-            "expected `,` or `}` at byte 36",
-        ),
-        (
-            br#"{"order_id":"o3","ts":17723"#,
-            "EOF while parsing an object at byte 27",
-        ),
+        (br#"{"order_id":"o2","ts":1772359201000iiii}"#, "expected `,` or `}` at byte 36"),
+        (br#"{"order_id":"o3","ts":17723"#, "EOF while parsing an object at byte 27"),
         (b"\xff\xfe\x00", "invalid UTF-8 at byte 1"),
         (br#"{"order_id":004}"#, "invalid number at byte 14"),
     ];
@@ -651,11 +426,7 @@ fn bad_records_are_refused_with_their_bytes_and_the_next_one_is_read() {
         };
         let decoded = decoder.decode(record.clone());
         assert_eq!(decoded.record, record, "the record is untouched");
-        let Decoding::Rejected {
-            reason,
-            message: found,
-        } = decoded.decoding
-        else {
+        let Decoding::Rejected { reason, message: found } = decoded.decoding else {
             panic!("{bytes:?} was taken");
         };
         assert_eq!(reason, Reason::Decode);
@@ -671,11 +442,7 @@ fn the_whole_value_must_be_json_where_any_part_of_it_is_read() {
         Some(time_at("$.ts", TimeUnit::Milliseconds)),
     );
     let document = r#"{"ts":1772359200000,"rest":[1,2,}"#;
-    assert_rejected(
-        time_of(&time_only, value(document)),
-        Reason::Decode,
-        "at byte 33",
-    );
+    assert_rejected(time_of(&time_only, value(document)), Reason::Decode, "at byte 33");
     let neither = decoder(kafka_key(WireFormat::String, KeyType::String), None);
     assert_eq!(time_of(&neither, value(document)), Ok(None));
 }

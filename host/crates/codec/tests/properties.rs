@@ -13,11 +13,7 @@ use proptest::prelude::*;
 
 fn formats() -> impl Strategy<Value = InputFormat> {
     let paths = prop::sample::select(vec!["$", "$.k", "$.k.t", "$.t", "$[0]", "$.k[1].t"]);
-    let path = || {
-        paths
-            .clone()
-            .prop_map(|text| JsonPath::parse(text).expect("a path"))
-    };
+    let path = || paths.clone().prop_map(|text| JsonPath::parse(text).expect("a path"));
     let key = prop_oneof![
         path().prop_map(KeySource::KafkaKey),
         path().prop_map(KeySource::Value),
@@ -30,24 +26,12 @@ fn formats() -> impl Strategy<Value = InputFormat> {
     ];
     let key_types = vec![KeyType::String, KeyType::Integer, KeyType::Bytes];
     (
-        (
-            key,
-            prop::sample::select(WireFormat::ALL.to_vec()),
-            prop::sample::select(key_types),
-        ),
+        (key, prop::sample::select(WireFormat::ALL.to_vec()), prop::sample::select(key_types)),
         prop::option::of((time, prop::sample::select(TimeUnit::ALL.to_vec()))),
     )
         .prop_map(|((from, format, key_type), time)| InputFormat {
-            key: KeyFormat {
-                from,
-                format,
-                key_type,
-            },
-            time: time.map(|(from, unit)| TimeFormat {
-                from,
-                unit,
-                valid: TIME_VALID_DEFAULT,
-            }),
+            key: KeyFormat { from, format, key_type },
+            time: time.map(|(from, unit)| TimeFormat { from, unit, valid: TIME_VALID_DEFAULT }),
         })
 }
 
@@ -69,10 +53,7 @@ fn record() -> impl Strategy<Value = Record> {
             timestamp,
             key,
             value,
-            headers: Headers::new(vec![Header {
-                name: "h".to_owned(),
-                value: header,
-            }]),
+            headers: Headers::new(vec![Header { name: "h".to_owned(), value: header }]),
         },
     )
 }
