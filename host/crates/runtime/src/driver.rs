@@ -136,10 +136,14 @@ impl LaneDriver {
         self.parts.log.wait(at_most);
     }
 
+    /// Notes that the thread that drives this lane turns.
+    pub(crate) fn beat(&self) {
+        self.port.beat();
+    }
+
     /// Does the next piece of the lane's life.
     pub fn advance(&mut self, clock: &mut dyn Clock) -> Advance {
         let now = clock.read();
-        self.port.heartbeat.store(now, std::sync::atomic::Ordering::Relaxed);
         self.take_commands(now);
         let state = std::mem::replace(&mut self.state, State::Acquire);
         let (state, advance) = match state {
@@ -207,9 +211,7 @@ impl LaneDriver {
         self.port.show(|view| view.enter(Phase::Acquiring, now));
         self.attempt = (self.attempts)();
         let port = Arc::clone(&self.port);
-        let mut progress = |_| {
-            port.heartbeat.store(crate::clock::now(), std::sync::atomic::Ordering::Relaxed);
-        };
+        let mut progress = |_| port.beat_again();
         let store = self.store.take();
         let acquired =
             acquire(&mut self.parts, &self.pipeline, store, self.attempt, now, &mut progress);

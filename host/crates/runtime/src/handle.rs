@@ -38,6 +38,11 @@ use crate::{
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long all lanes may take to switch to another revision.
 const SWITCH_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a lane's loop may take for one turn, at least, before that is a reason not to be
+/// ready, ms: longer than it ever waits.
+const STUCK_AFTER: i64 = 3_000;
+/// Heartbeat of a lane that no thread drives.
+const NEVER: i64 = i64::MAX;
 /// How many revisions are remembered.
 const REVISIONS_KEPT: usize = 100;
 
@@ -69,8 +74,8 @@ pub struct LanePort {
     pub lane: LaneId,
     pub(crate) view: Mutex<LaneView>,
     pub(crate) identity: Mutex<Option<Identity>>,
-    /// When its loop last turned, ms of the wall clock.
-    pub(crate) heartbeat: AtomicI64,
+    /// When its loop last turned, ms of the wall clock; [`NEVER`] while no thread drives it.
+    heartbeat: AtomicI64,
     commands: Sender<LaneCommand>,
     waker: Waker,
 }
@@ -94,11 +99,28 @@ impl LanePort {
             lane,
             view: Mutex::new(LaneView::new(lane, now)),
             identity: Mutex::new(None),
-            heartbeat: AtomicI64::new(now),
+            heartbeat: AtomicI64::new(NEVER),
             commands,
             waker,
         };
         (Arc::new(port), receiver)
+    }
+
+    /// Notes that the lane's thread turns its loop now.
+    pub(crate) fn beat(&self) {
+        self.heartbeat.store(clock::now(), Ordering::Relaxed);
+    }
+
+    /// Notes that a long recovery goes on, where a thread drives the lane.
+    pub(crate) fn beat_again(&self) {
+        if self.heartbeat.load(Ordering::Relaxed) != NEVER {
+            self.beat();
+        }
+    }
+
+    /// Returns how long ago the lane's loop turned, ms.
+    fn age(&self, now: ProcessingTime) -> i64 {
+        now.saturating_sub(self.heartbeat.load(Ordering::Relaxed)).max(0)
     }
 
     /// Changes what the lane shows.
@@ -214,6 +236,20 @@ impl Handle {
         if let Some(newest) = findings.violations.back() {
             add("copartition", format!("{newest} ({} such records)", findings.violation_count));
         }
+        // A commit or a call that hangs shows in nothing that the lane itself can publish.
+        let limit = self.0.commit_every.saturating_mul(10).max(STUCK_AFTER);
+        for port in self.0.lanes.iter().filter(|port| lock(&port.view).phase == Phase::Running) {
+            let age = port.age(now);
+            if age > limit {
+                let lane = port.lane;
+                let message = format!(
+                    "lane {} has been in one commit or plugin call for {age} ms; expected within \
+                     {limit} ms",
+                    lane.0
+                );
+                readiness.reasons.push(NotReady { code: "epoch_open", lane: Some(lane), message });
+            }
+        }
         for view in self.lanes() {
             readiness.reasons.extend(lane_reasons(&view, self.0.commit_every, now));
         }
@@ -232,10 +268,7 @@ impl Handle {
     pub fn slowest_heartbeat(&self) -> i64 {
         let now = clock::now();
         let running = self.0.lanes.iter().filter(|port| !port.has_ended());
-        running
-            .map(|port| now.saturating_sub(port.heartbeat.load(Ordering::Relaxed)))
-            .max()
-            .unwrap_or(0)
+        running.map(|port| port.age(now)).max().unwrap_or(0)
     }
 
     /// Returns the timers that fire next, of all lanes, by domain and time.

@@ -30,6 +30,15 @@ pub(crate) struct Scan {
 
 /// Reads the journal from an offset to its end.
 pub(crate) fn scan(log: &mut dyn Log, lane: LaneId, from: i64) -> Result<Scan, LogError> {
+    scan_keeping(log, lane, from, KEPT_BYTES_MAX)
+}
+
+fn scan_keeping(
+    log: &mut dyn Log,
+    lane: LaneId,
+    from: i64,
+    kept_bytes_max: usize,
+) -> Result<Scan, LogError> {
     let mut scan = Scan::default();
     visit(log, lane, from, &mut |epoch, next, size| {
         scan.facts.push(JournalFact {
@@ -39,7 +48,7 @@ pub(crate) fn scan(log: &mut dyn Log, lane: LaneId, from: i64) -> Result<Scan, L
             previous_hash: epoch.record.previous_hash,
         });
         scan.kept_bytes += size;
-        if scan.kept_bytes <= KEPT_BYTES_MAX {
+        if scan.kept_bytes <= kept_bytes_max {
             scan.kept.push((epoch, next));
         } else {
             scan.kept = Vec::new();
@@ -180,4 +189,115 @@ fn apply(
     let mut changes = epoch.changes.iter().map(|(row, value)| (row.as_ref(), value.as_deref()));
     store.apply(&mut changes, &bytes, head.record.clocks())?;
     Ok(head)
+}
+
+#[cfg(test)]
+mod tests {
+    use dovetail_core::{
+        epoch::{Attempt, EpochRecord, Owner, TimerFloors, chunk, metadata::CommitMetadata},
+        log::{
+            Transaction,
+            memory::{MemoryCluster, MemoryLog},
+        },
+        output::OutputBuffer,
+        state::MemoryStore,
+        time::NO_WATERMARK,
+    };
+
+    use super::*;
+
+    const LANE: LaneId = LaneId(0);
+
+    fn record(epoch: u64, previous_hash: u64) -> EpochRecord {
+        EpochRecord {
+            lane: LANE,
+            epoch: Epoch(epoch),
+            attempt: Attempt(1),
+            owner: Owner { host: String::new(), pid: 0, started_at: 0 },
+            previous_hash,
+            identity: None,
+            sources: Vec::new(),
+            watermark: NO_WATERMARK,
+            processing_time: 0,
+            all_idle_since: None,
+            firing: None,
+            continuation: None,
+            timer_floors: TimerFloors::default(),
+            revision: String::new(),
+            outputs: 0,
+            timers_fired: 0,
+        }
+    }
+
+    /// A journal in which each epoch writes a row of that many bytes, named by its number.
+    fn journal(epochs: u64, row_bytes: usize) -> MemoryLog {
+        let mut log = MemoryCluster::new(0).log();
+        log.acquire().unwrap();
+        let mut previous_hash = 0;
+        for epoch in 0..epochs {
+            let (row, value) = (epoch.to_be_bytes(), vec![b'x'; row_bytes]);
+            let changes: [(&[u8], Option<&[u8]>); 1] = [(&row, Some(&value))];
+            let (bytes, hash) = codec::encode(&record(epoch, previous_hash), changes.into_iter());
+            let chunks = chunk::split(LANE, Epoch(epoch), Attempt(1), &bytes);
+            let metadata = CommitMetadata {
+                lane: LANE,
+                epoch: Epoch(epoch),
+                attempt: Attempt(1),
+                journal_offset: 0,
+                hash,
+            };
+            let outputs = OutputBuffer::default();
+            log.commit(&Transaction {
+                outputs: &outputs,
+                chunks: &chunks,
+                positions: &[],
+                metadata,
+            })
+            .unwrap();
+            previous_hash = hash;
+        }
+        log
+    }
+
+    #[test]
+    fn a_journal_too_long_to_keep_is_read_twice_with_the_same_result() {
+        let rows = 5;
+        for row_bytes in [10, 2 * chunk::PAYLOAD_BYTES_MAX] {
+            let mut heads = Vec::new();
+            for kept_bytes_max in [usize::MAX, 3 * row_bytes, 0] {
+                let mut log = journal(rows, row_bytes);
+                let mut store = MemoryStore::default();
+                let scan = scan_keeping(&mut log, LANE, 0, kept_bytes_max).unwrap();
+                assert_eq!(scan.facts.len() as u64, rows);
+                assert_eq!(scan.kept.is_empty(), kept_bytes_max != usize::MAX);
+                let mut seen = 0;
+                let mut progress = |_| seen += 1;
+                let head = scan.replay(&mut log, LANE, 0, &mut store, &mut progress).unwrap();
+                assert_eq!(seen, rows);
+                assert_eq!(store.size().rows, rows);
+                heads.push(head.unwrap());
+            }
+            assert!(heads.windows(2).all(|pair| pair[0] == pair[1]));
+            assert_eq!(heads[0].record.epoch, Epoch(rows - 1));
+        }
+    }
+
+    #[test]
+    fn what_is_no_journal_is_named_with_lane_and_offset() {
+        let mut log = MemoryCluster::new(0).log();
+        log.acquire().unwrap();
+        let outputs = OutputBuffer::default();
+        let metadata = CommitMetadata {
+            lane: LANE,
+            epoch: Epoch(0),
+            attempt: Attempt(1),
+            journal_offset: 0,
+            hash: 0,
+        };
+        let chunks = [b"something else".to_vec()];
+        log.commit(&Transaction { outputs: &outputs, chunks: &chunks, positions: &[], metadata })
+            .unwrap();
+        let error = scan(&mut log, LANE, 0).unwrap_err().to_string();
+        assert!(error.contains("lane 0 at offset 0"), "{error}");
+    }
 }

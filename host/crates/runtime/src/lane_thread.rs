@@ -48,6 +48,7 @@ pub(crate) fn spawn(
 fn drive(driver: &mut LaneDriver) -> LaneEnd {
     let mut clock = SystemClock;
     loop {
+        driver.beat();
         match driver.advance(&mut clock) {
             Advance::Again => {}
             Advance::Wait(until) => {

@@ -2,8 +2,8 @@
 
 use std::{
     fs,
+    os::unix::fs::symlink,
     path::PathBuf,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -40,7 +40,8 @@ impl Reloading {
     fn start() -> Self {
         let (topics, folder) = (Topics::new(), TempDir::new().unwrap());
         let path = folder.path().join("plugin.wasm");
-        fs::write(&path, "r1").unwrap();
+        fs::write(folder.path().join("target.wasm"), "r1").unwrap();
+        symlink("target.wasm", &path).unwrap();
         let lanes = vec![lane_setup(0, &topics, &Disk::default())];
         let supervisor = Supervisor::start(&pipeline(revision("r1", 1)), lanes).unwrap();
         let reloader = Reloader::spawn(ReloadParts {
@@ -95,11 +96,10 @@ fn a_changed_file_takes_over_and_a_bad_one_is_refused() {
 fn a_pushed_revision_replaces_the_file_and_is_taken_over_once() {
     let reloading = Reloading::start();
     let handle = reloading.handle();
-    let link = reloading.folder.path().join("link");
-    std::os::unix::fs::symlink("plugin.wasm", &link).unwrap();
     assert_eq!(reloading.reloader.push(b"r2").unwrap(), digest_of(b"r2"));
     assert_eq!(handle.running_revision(), "r2");
     assert_eq!(fs::read(reloading.path()).unwrap(), b"r2");
+    assert!(reloading.path().is_symlink(), "what the link points to is replaced, not the link");
     let refused = reloading.reloader.push(b"bad");
     assert!(matches!(refused, Err(PushError::Refused { .. })), "{refused:?}");
     assert_eq!(fs::read(reloading.path()).unwrap(), b"r2");
@@ -110,5 +110,4 @@ fn a_pushed_revision_replaces_the_file_and_is_taken_over_once() {
     assert_eq!(digests, ["r1".to_owned(), "r2".to_owned(), digest_of(b"bad"), "r3".to_owned()]);
     handle.stop();
     assert_eq!(reloading.supervisor.join(), PipelineEnd::Stopped);
-    drop(Arc::new(link));
 }
