@@ -5,7 +5,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{self, File, OpenOptions},
     io::{Read as _, Write as _},
     os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
@@ -21,6 +21,10 @@ use dovetail_core::{
 
 use crate::{
     commits::{self, Changes, Committed, Extent, Lines, PartitionName, Position, SourceName},
+    directory::{
+        check_topic_name, cluster_id_bytes, commits_path, create_commits, lock, partition_path,
+        recover_follow, recover_partition, replace_commits, sync_dir, write_lines,
+    },
     error::{During as _, EmbeddedError},
     format::{PARTITION_HEADER, push_frame, write_record},
     reader::{PartitionReader, header_bytes},
@@ -32,9 +36,6 @@ const COMMITS_BYTES_MAX: u64 = 16 << 20;
 
 /// At a start it is written anew when it is longer than this, in bytes, or empty.
 const COMMITS_BYTES_AT_START: u64 = 64 << 10;
-
-/// Longest name of a topic, in bytes, as Kafka has it.
-const TOPIC_NAME_MAX: usize = 249;
 
 /// A directory with topics, open in this process. All lanes of it share one.
 #[derive(Debug)]
@@ -472,158 +473,6 @@ fn records_of(
         }
     }
     Ok(records)
-}
-
-fn lock(dir: &Path) -> Result<File, EmbeddedError> {
-    let path = dir.join("lock");
-    let mut file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(&path)
-        .during("open", &path)?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::Error(source)) => {
-            return Err(EmbeddedError::Io { action: "lock", path, source });
-        }
-        Err(TryLockError::WouldBlock) => {
-            let mut holder = String::new();
-            file.read_to_string(&mut holder).during("read", &path)?;
-            let holder = holder.trim();
-            let holder = if holder.is_empty() { "(unknown)" } else { holder };
-            return Err(EmbeddedError::Locked { dir: dir.to_owned(), holder: holder.to_owned() });
-        }
-    }
-    file.set_len(0).during("write", &path)?;
-    file.write_all(format!("{}\n", std::process::id()).as_bytes()).during("write", &path)?;
-    Ok(file)
-}
-
-fn create_commits(dir: &Path) -> Result<(), EmbeddedError> {
-    let topics = dir.join("topics");
-    let mut entries = fs::read_dir(&topics).during("read", &topics)?;
-    if entries.next().is_some() {
-        return Err(EmbeddedError::corrupt(
-            &commits_path(dir),
-            "the file is gone, but there are topics; restore it from a copy, or remove the \
-             directory and run again from the start",
-        ));
-    }
-    let random = Path::new("/dev/urandom");
-    let mut id = [0; 16];
-    File::open(random).and_then(|mut file| file.read_exact(&mut id)).during("read", random)?;
-    replace_commits(dir, &commits::start(id))?;
-    Ok(())
-}
-
-/// Puts a whole commit file in the place of the present one, at once.
-fn replace_commits(dir: &Path, bytes: &[u8]) -> Result<File, EmbeddedError> {
-    let (path, new_path) = (commits_path(dir), dir.join("commits.new"));
-    let mut file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .open(&new_path)
-        .during("create", &new_path)?;
-    file.write_all(bytes).during("write", &new_path)?;
-    file.sync_data().during("sync", &new_path)?;
-    fs::rename(&new_path, &path).during("rename", &new_path)?;
-    sync_dir(dir)?;
-    Ok(file)
-}
-
-fn recover_partition(
-    dir: &Path,
-    name: &PartitionName,
-    extent: Extent,
-) -> Result<File, EmbeddedError> {
-    let path = partition_path(dir, name);
-    let file = OpenOptions::new().read(true).write(true).open(&path).during("open", &path)?;
-    let found = file.metadata().during("read", &path)?.len();
-    if found < extent.length {
-        return Err(EmbeddedError::corrupt(
-            &path,
-            format!(
-                "it has {found} bytes, but {} are committed: after a power cut without \
-                 `embedded.sync: true`, or the file was changed. Restore the directory from a \
-                 copy, or remove it and run again from the start",
-                extent.length
-            ),
-        ));
-    }
-    if found > extent.length {
-        file.set_len(extent.length).during("cut", &path)?;
-    }
-    Ok(file)
-}
-
-/// Makes a followed file what the commits say; returns its length.
-fn recover_follow(path: &Path, end: u64, lines: &[Lines]) -> Result<u64, EmbeddedError> {
-    let found = fs::metadata(path).map_or(0, |file| file.len());
-    let base = lines.first().map_or(end, |lines| lines.start);
-    if found < base {
-        tracing::warn!(
-            path = %path.display(), found, committed = end,
-            "a followed file was cut or removed: it goes on from here; its topic has everything"
-        );
-        return Ok(found);
-    }
-    if found < end {
-        for lines in lines {
-            write_lines(path, lines)?;
-        }
-    }
-    if let Ok(file) = OpenOptions::new().write(true).open(path) {
-        file.set_len(end).during("cut", path)?;
-    }
-    Ok(end)
-}
-
-fn write_lines(path: &Path, lines: &Lines) -> Result<(), EmbeddedError> {
-    let file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(path)
-        .during("open", path)?;
-    file.write_all_at(&lines.bytes, lines.start).during("write", path)
-}
-
-fn check_topic_name(topic: &str) -> Result<(), EmbeddedError> {
-    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-    let is_good = !topic.is_empty()
-        && topic.len() <= TOPIC_NAME_MAX
-        && topic != "."
-        && topic != ".."
-        && topic.bytes().all(is_allowed);
-    if is_good {
-        return Ok(());
-    }
-    Err(EmbeddedError::Config(format!(
-        "topic name {topic:?}: expected 1 to {TOPIC_NAME_MAX} letters, digits, `.`, `_` or `-`"
-    )))
-}
-
-fn commits_path(dir: &Path) -> PathBuf {
-    dir.join("commits")
-}
-
-fn partition_path(dir: &Path, (topic, partition): &PartitionName) -> PathBuf {
-    dir.join("topics").join(topic).join(format!("{partition}.records"))
-}
-
-fn sync_dir(dir: &Path) -> Result<(), EmbeddedError> {
-    File::open(dir).and_then(|dir| dir.sync_all()).during("sync", dir)
-}
-
-fn cluster_id_bytes(commits: &File) -> std::io::Result<[u8; 16]> {
-    let mut id = [0; 16];
-    let at = bytes64(crate::format::COMMITS_HEADER.len());
-    commits.read_exact_at(&mut id, at)?;
-    Ok(id)
 }
 
 fn hex(bytes: [u8; 16]) -> String {

@@ -12,6 +12,7 @@
 
 mod cluster;
 mod commits;
+mod directory;
 mod error;
 mod follow;
 pub mod format;
