@@ -46,17 +46,11 @@ impl Environment {
         let variables = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect();
-        Self {
-            variables,
-            options: options.to_vec(),
-        }
+        Self { variables, options: options.to_vec() }
     }
 
     fn lookup(&self, name: &str) -> Option<String> {
-        self.variables
-            .iter()
-            .find(|(known, _)| known == name)
-            .map(|(_, value)| value.clone())
+        self.variables.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
     }
 }
 
@@ -112,11 +106,7 @@ impl Loaded {
     #[must_use]
     pub fn problems(&self, mut problems: Vec<Problem>) -> Problems {
         sort(&mut problems);
-        Problems {
-            file: self.file.clone(),
-            text: self.text.clone(),
-            problems,
-        }
+        Problems { file: self.file.clone(), text: self.text.clone(), problems }
     }
 
     /// Returns the warnings as text.
@@ -139,16 +129,8 @@ pub fn load(path: &Path, environment: &Environment) -> Result<Loaded, LoadError>
         path: path.to_owned(),
         reason: error.to_string(),
     })?;
-    let base = path
-        .parent()
-        .filter(|base| !base.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    Ok(load_text(
-        &path.display().to_string(),
-        text,
-        base,
-        environment,
-    )?)
+    let base = path.parent().filter(|base| !base.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Ok(load_text(&path.display().to_string(), text, base, environment)?)
 }
 
 /// Reads a pipeline from text; relative paths start at `base`.
@@ -166,11 +148,7 @@ pub fn load_text(
     let mut tree = match yaml::parse(&text) {
         Ok(tree) => tree,
         Err(problem) => {
-            return Err(Problems {
-                file,
-                text,
-                problems: vec![problem],
-            });
+            return Err(Problems { file, text, problems: vec![problem] });
         }
     };
     let lookup = |name: &str| environment.lookup(name);
@@ -178,34 +156,15 @@ pub fn load_text(
     substitute::substitute(&mut tree, &lookup, &mut reader.problems);
     layers::overlay_variables(&mut tree, &environment.variables, &mut reader.problems);
     layers::overlay_options(&mut tree, &environment.options, &mut reader.problems);
-    let around = read::Surroundings {
-        base,
-        lookup: &lookup,
-    };
+    let around = read::Surroundings { base, lookup: &lookup };
     let config = read::read(&mut reader, &tree, &around);
     check::check(&mut reader, &config);
-    let reader::Reader {
-        mut problems,
-        warnings,
-        effective,
-        places,
-    } = reader;
+    let reader::Reader { mut problems, warnings, effective, places } = reader;
     if problems.is_empty() {
-        Ok(Loaded {
-            config,
-            warnings,
-            file,
-            text,
-            effective,
-            places,
-        })
+        Ok(Loaded { config, warnings, file, text, effective, places })
     } else {
         sort(&mut problems);
-        Err(Problems {
-            file,
-            text,
-            problems,
-        })
+        Err(Problems { file, text, problems })
     }
 }
 
@@ -217,9 +176,5 @@ fn sort(problems: &mut Vec<Problem>) {
 }
 
 fn join(parent: &str, key: &str) -> String {
-    if parent.is_empty() {
-        key.to_owned()
-    } else {
-        format!("{parent}.{key}")
-    }
+    if parent.is_empty() { key.to_owned() } else { format!("{parent}.{key}") }
 }

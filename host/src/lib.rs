@@ -2,4 +2,9 @@
 //!
 //! Wires what the crates offer and decides nothing about joins, watermarks or commits.
 
+pub mod cli;
 pub mod config;
+pub mod failure;
+pub mod scaffold;
+pub mod telemetry;
+pub mod wiring;

@@ -24,11 +24,7 @@ pub(super) fn check(reader: &mut Reader, config: &Config) {
 
 fn check_inputs(reader: &mut Reader, config: &Config) {
     let Some(first) = config.inputs.first() else {
-        reader.problem_at(
-            "inputs",
-            "no input is named",
-            "name at least one topic or file to read",
-        );
+        reader.problem_at("inputs", "no input is named", "name at least one topic or file to read");
         return;
     };
     for input in &config.inputs[1..] {
@@ -69,16 +65,11 @@ fn check_topics(reader: &mut Reader, config: &Config) {
     for input in &config.inputs {
         let names: Vec<String> = match &input.from {
             InputFrom::Topic(topic) => vec![topic.clone()],
-            InputFrom::Files(files) => files
-                .iter()
-                .map(|file| file.display().to_string())
-                .collect(),
+            InputFrom::Files(files) => {
+                files.iter().map(|file| file.display().to_string()).collect()
+            }
         };
-        let key = if matches!(input.from, InputFrom::Topic(_)) {
-            "topic"
-        } else {
-            "file"
-        };
+        let key = if matches!(input.from, InputFrom::Topic(_)) { "topic" } else { "file" };
         for name in names.into_iter().filter(|name| !name.is_empty()) {
             if let Some(other) = named.insert(name.clone(), input.name.clone()) {
                 reader.problem_at(
@@ -92,18 +83,12 @@ fn check_topics(reader: &mut Reader, config: &Config) {
     let dead_letters = &config.dead_letters.topic;
     let mut written = vec![
         ("dead_letters.topic".to_owned(), dead_letters.clone()),
-        (
-            "pipeline".to_owned(),
-            format!("{}.journal", config.pipeline),
-        ),
+        ("pipeline".to_owned(), format!("{}.journal", config.pipeline)),
     ];
     for output in &config.outputs {
         let path = format!("outputs.{}.topic", output.name);
         if output.topic == *dead_letters || output.topic == format!("{}.journal", config.pipeline) {
-            let message = format!(
-                "`{}` is already written by the pipeline itself",
-                output.topic
-            );
+            let message = format!("`{}` is already written by the pipeline itself", output.topic);
             reader.problem_at(&path, message, "give the output a topic of its own");
         }
         written.push((path, output.topic.clone()));
@@ -122,11 +107,7 @@ fn check_roles(reader: &mut Reader, config: &Config) {
     let Some(roles) = &config.plugin.roles else {
         return;
     };
-    let names: Vec<&str> = config
-        .inputs
-        .iter()
-        .map(|input| input.name.as_str())
-        .collect();
+    let names: Vec<&str> = config.inputs.iter().map(|input| input.name.as_str()).collect();
     let mut taken: BTreeMap<&str, &str> = BTreeMap::new();
     for (role, input) in roles {
         let path = format!("plugin.inputs.{role}");
@@ -143,11 +124,7 @@ fn check_roles(reader: &mut Reader, config: &Config) {
     }
     for name in names.iter().filter(|name| !taken.contains_key(*name)) {
         let message = format!("the input `{name}` has no role");
-        reader.problem_at(
-            "plugin.inputs",
-            message,
-            "give it a role, or leave the input out",
-        );
+        reader.problem_at("plugin.inputs", message, "give it a role, or leave the input out");
     }
 }
 
@@ -174,11 +151,7 @@ fn check_times(reader: &mut Reader, config: &Config) {
 
 fn warn(reader: &mut Reader, config: &Config) {
     for input in &config.inputs {
-        if input
-            .time
-            .as_ref()
-            .is_some_and(|time| time.idle_after.is_none())
-        {
+        if input.time.as_ref().is_some_and(|time| time.idle_after.is_none()) {
             reader.warn_at(
                 &format!("inputs.{}.time.idle_after", input.name),
                 "with `idle_after: never` one quiet partition stops event time for its lane",

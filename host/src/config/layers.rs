@@ -10,10 +10,10 @@ use super::{
 };
 
 /// The prefix of environment variables that set a key.
-pub const PREFIX: &str = "DOVETAIL__";
+pub(super) const PREFIX: &str = "DOVETAIL__";
 
 /// Lays the variables that start with [`PREFIX`] over the tree, in the order of their names.
-pub fn overlay_variables(
+pub(super) fn overlay_variables(
     root: &mut Node,
     variables: &[(String, String)],
     problems: &mut Vec<Problem>,
@@ -31,24 +31,15 @@ pub fn overlay_variables(
 }
 
 /// Lays `--set a.b.c=v` options over the tree, in the order given.
-pub fn overlay_options(root: &mut Node, options: &[String], problems: &mut Vec<Problem>) {
+pub(super) fn overlay_options(root: &mut Node, options: &[String], problems: &mut Vec<Problem>) {
     for option in options {
         // A value may be secret: the place shows the path alone.
         let (path, value) = option.split_once('=').unwrap_or((option, ""));
         let origin = Origin::Option(path.to_owned());
         if option.contains('=') {
-            set(
-                root,
-                &path.split('.').collect::<Vec<_>>(),
-                value,
-                &origin,
-                problems,
-            );
+            set(root, &path.split('.').collect::<Vec<_>>(), value, &origin, problems);
         } else {
-            let place = Place {
-                origin,
-                ..Place::default()
-            };
+            let place = Place { origin, ..Place::default() };
             let message = format!("expected --set key.path=value, found `{option}`");
             problems.push(Problem::new(path, place, message));
         }
@@ -56,10 +47,7 @@ pub fn overlay_options(root: &mut Node, options: &[String], problems: &mut Vec<P
 }
 
 fn set(root: &mut Node, path: &[&str], text: &str, origin: &Origin, problems: &mut Vec<Problem>) {
-    let place = Place {
-        origin: origin.clone(),
-        ..Place::default()
-    };
+    let place = Place { origin: origin.clone(), ..Place::default() };
     if path.iter().any(|segment| segment.is_empty()) {
         let message = "a part of the path is empty".to_owned();
         problems.push(Problem::new(&path.join("."), place, message));
@@ -78,10 +66,8 @@ fn set(root: &mut Node, path: &[&str], text: &str, origin: &Origin, problems: &m
         let Value::Map(entries) = &mut node.value else {
             return;
         };
-        let at = entries
-            .iter()
-            .position(|entry| matches(&entry.key, segment))
-            .unwrap_or_else(|| {
+        let at =
+            entries.iter().position(|entry| matches(&entry.key, segment)).unwrap_or_else(|| {
                 entries.push(Entry {
                     key: segment.to_lowercase(),
                     key_place: place.clone(),

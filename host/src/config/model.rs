@@ -69,8 +69,8 @@ pub struct KafkaConfig {
     pub security: SecurityConfig,
     /// How long a transaction may stay open, ms.
     pub transaction_timeout: i64,
-    /// Other settings of the client library, passed on as they are.
-    pub librdkafka: Vec<(String, String)>,
+    /// Other settings of the client library, passed on as they are; some of them are secrets.
+    pub librdkafka: Vec<(String, Secret)>,
 }
 
 /// How to talk to a cluster.
@@ -221,4 +221,16 @@ pub struct DeadLettersConfig {
     pub create: bool,
     /// When a flood stops the pipeline.
     pub max_rate: DeadLetterRate,
+}
+
+impl Default for PluginLimits {
+    fn default() -> Self {
+        Self {
+            memory: 64 << 20,
+            deadline: 1_000,
+            outputs: 10_000,
+            output_bytes: 8 << 20,
+            scan_entries: 1_000,
+        }
+    }
 }

@@ -91,24 +91,14 @@ impl Node {
     /// Returns an empty map.
     #[must_use]
     pub fn empty_map(place: Place) -> Self {
-        Self {
-            value: Value::Map(Vec::new()),
-            place,
-        }
+        Self { value: Value::Map(Vec::new()), place }
     }
 
     /// Returns a scalar that was not written in the file.
     #[must_use]
     pub fn plain(text: &str, place: Place) -> Self {
-        let scalar = Scalar {
-            text: text.to_owned(),
-            is_text: false,
-            written: None,
-        };
-        Self {
-            value: Value::Scalar(scalar),
-            place,
-        }
+        let scalar = Scalar { text: text.to_owned(), is_text: false, written: None };
+        Self { value: Value::Scalar(scalar), place }
     }
 
     /// Returns what this node is, for messages.
@@ -126,10 +116,9 @@ impl Node {
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Self> {
         match &self.value {
-            Value::Map(entries) => entries
-                .iter()
-                .find(|entry| entry.key == key)
-                .map(|entry| &entry.node),
+            Value::Map(entries) => {
+                entries.iter().find(|entry| entry.key == key).map(|entry| &entry.node)
+            }
             Value::Scalar(_) | Value::List(_) => None,
         }
     }
@@ -141,10 +130,7 @@ impl Node {
             Value::Scalar(scalar) => scalar_to_json(scalar),
             Value::List(items) => items.iter().map(Self::to_json).collect(),
             Value::Map(entries) => serde_json::Value::Object(
-                entries
-                    .iter()
-                    .map(|entry| (entry.key.clone(), entry.node.to_json()))
-                    .collect(),
+                entries.iter().map(|entry| (entry.key.clone(), entry.node.to_json())).collect(),
             ),
         }
     }

@@ -7,19 +7,14 @@ use super::{
 
 /// Writes the values as YAML, each with its origin as a comment.
 #[must_use]
-pub fn print(effective: &[Effective], file: &str) -> String {
+pub(super) fn print(effective: &[Effective], file: &str) -> String {
     let mut root = Branch::default();
     for value in effective {
         root.insert(&value.path, value);
     }
     let mut lines = Vec::new();
     root.write(0, &mut lines);
-    let width = lines
-        .iter()
-        .map(|(text, _)| text.chars().count())
-        .max()
-        .unwrap_or(0)
-        .min(60);
+    let width = lines.iter().map(|(text, _)| text.chars().count()).max().unwrap_or(0).min(60);
     let mut result = String::new();
     for (text, place) in lines {
         match place {
@@ -53,25 +48,17 @@ impl<'v> Branch<'v> {
             self.value = Some(value);
             return;
         };
-        let at = self
-            .children
-            .iter()
-            .position(|(name, _)| name == first)
-            .unwrap_or_else(|| {
-                self.children.push((first.clone(), Branch::default()));
-                self.children.len() - 1
-            });
+        let at = self.children.iter().position(|(name, _)| name == first).unwrap_or_else(|| {
+            self.children.push((first.clone(), Branch::default()));
+            self.children.len() - 1
+        });
         self.children[at].1.insert(rest, value);
     }
 
     fn write<'s>(&'s self, depth: usize, lines: &mut Vec<(String, Option<&'s Place>)>) {
         let indent = "  ".repeat(depth);
         for (name, child) in &self.children {
-            let label = if name.starts_with('[') {
-                "-".to_owned()
-            } else {
-                format!("{name}:")
-            };
+            let label = if name.starts_with('[') { "-".to_owned() } else { format!("{name}:") };
             match child.value {
                 Some(value) => {
                     lines.push((
@@ -93,9 +80,5 @@ fn quoted(text: &str) -> String {
             || text.contains(": ")
             || text.contains(" #")
             || text.starts_with(|letter: char| "*&!|>%@`\"'#[]{},?-".contains(letter)));
-    if needs_quotes {
-        serde_json::Value::from(text).to_string()
-    } else {
-        text.to_owned()
-    }
+    if needs_quotes { serde_json::Value::from(text).to_string() } else { text.to_owned() }
 }

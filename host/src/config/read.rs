@@ -61,29 +61,18 @@ pub(super) fn read(reader: &mut Reader, tree: &Node, around: &Surroundings<'_>) 
     let lanes = reader
         .optional(&mut root, "lanes", scalars::number(1, 1_024))
         .map(|lanes| u16::try_from(lanes).expect("at most 1,024"));
-    let wait_for_input = reader.or(
-        &mut root,
-        "wait_for_input",
-        "10s",
-        scalars::positive_duration,
-    );
+    let wait_for_input = reader.or(&mut root, "wait_for_input", "10s", scalars::positive_duration);
     let when_all_idle = reader.or(
         &mut root,
         "when_all_idle",
         "hold",
-        scalars::choice(&[
-            ("hold", WhenAllIdle::Hold),
-            ("follow_clock", WhenAllIdle::FollowClock),
-        ]),
+        scalars::choice(&[("hold", WhenAllIdle::Hold), ("follow_clock", WhenAllIdle::FollowClock)]),
     );
     let commit = read_commit(reader, &mut root);
     let memory = reader.or(&mut root, "memory", "256MiB", scalars::size);
     let mut admin = reader.section(&mut root, "admin");
     let admin_listen = reader.or(&mut admin, "listen", ADMIN_LISTEN_DEFAULT, |scalar| {
-        scalar
-            .text
-            .parse()
-            .map_err(|_| "an address such as 127.0.0.1:9464".to_owned())
+        scalar.text.parse().map_err(|_| "an address such as 127.0.0.1:9464".to_owned())
     });
     reader.close(&admin);
     reader.close(&root);
@@ -119,10 +108,7 @@ fn read_log(reader: &mut Reader, root: &mut Section<'_>, around: &Surroundings<'
     let dir = reader.or(&mut section, "dir", "./data", scalars::path);
     let sync = reader.or(&mut section, "sync", "false", scalars::boolean);
     reader.close(&section);
-    LogConfig::Embedded(EmbeddedConfig {
-        dir: around.resolve(dir),
-        sync,
-    })
+    LogConfig::Embedded(EmbeddedConfig { dir: around.resolve(dir), sync })
 }
 
 fn read_plugin(
@@ -145,11 +131,7 @@ fn read_plugin(
             match &entry.node.value {
                 super::node::Value::Scalar(scalar) if !scalar.is_null() => {
                     let segments = path.split('.').map(str::to_owned).collect();
-                    reader.remember(
-                        segments,
-                        scalar.shown().to_owned(),
-                        entry.node.place.clone(),
-                    );
+                    reader.remember(segments, scalar.shown().to_owned(), entry.node.place.clone());
                     roles.push((entry.key.clone(), scalar.text.clone()));
                 }
                 _ => reader.problem_at(
@@ -174,12 +156,7 @@ fn read_plugin(
     );
     let limits = read_limits(reader, &mut section);
     reader.close(&section);
-    PluginConfig {
-        file: around.resolve(file),
-        roles,
-        config,
-        limits,
-    }
+    PluginConfig { file: around.resolve(file), roles, config, limits }
 }
 
 /// What `--print-config` shows of a plugin's configuration: references as written.
@@ -199,9 +176,7 @@ fn show_as_written(node: &mut Node) {
         }
         Value::List(items) => items.iter_mut().for_each(show_as_written),
         Value::Map(entries) => {
-            entries
-                .iter_mut()
-                .for_each(|entry| show_as_written(&mut entry.node));
+            entries.iter_mut().for_each(|entry| show_as_written(&mut entry.node));
         }
     }
 }
@@ -231,20 +206,10 @@ fn read_outputs(
     let mut outputs = Vec::new();
     for entry in section.names() {
         let mut output = reader.entry(&section, entry);
-        let topic = reader.required(
-            &mut output,
-            "topic",
-            "the topic to write to",
-            scalars::topic,
-        );
+        let topic = reader.required(&mut output, "topic", "the topic to write to", scalars::topic);
         let (follow, create) = read_destination(reader, &mut output, is_kafka, "false", around);
         reader.close(&output);
-        outputs.push(OutputConfig {
-            name: entry.key.clone(),
-            topic,
-            follow,
-            create,
-        });
+        outputs.push(OutputConfig { name: entry.key.clone(), topic, follow, create });
     }
     outputs
 }
@@ -259,24 +224,11 @@ fn read_destination(
 ) -> (Option<PathBuf>, bool) {
     if is_kafka {
         let help = "read the topic with a Kafka client, or leave `kafka` out";
-        reader.refuse(
-            section,
-            "follow",
-            "`follow` is for pipelines without `kafka`",
-            help,
-        );
-        (
-            None,
-            reader.or(section, "create", create_default, scalars::boolean),
-        )
+        reader.refuse(section, "follow", "`follow` is for pipelines without `kafka`", help);
+        (None, reader.or(section, "create", create_default, scalars::boolean))
     } else {
         let help = "leave it out: the embedded log creates its topics";
-        reader.refuse(
-            section,
-            "create",
-            "`create` is for pipelines with `kafka`",
-            help,
-        );
+        reader.refuse(section, "create", "`create` is for pipelines with `kafka`", help);
         let follow = reader.optional(section, "follow", scalars::path);
         (follow.map(|path| around.resolve(path)), true)
     }
@@ -290,32 +242,14 @@ fn read_dead_letters(
     around: &Surroundings<'_>,
 ) -> DeadLettersConfig {
     let mut section = reader.section(root, "dead_letters");
-    let name = if pipeline.is_empty() {
-        "pipeline"
-    } else {
-        pipeline
-    };
-    let topic = reader.or(
-        &mut section,
-        "topic",
-        &format!("{name}.dead-letters"),
-        scalars::topic,
-    );
+    let name = if pipeline.is_empty() { "pipeline" } else { pipeline };
+    let topic = reader.or(&mut section, "topic", &format!("{name}.dead-letters"), scalars::topic);
     let (follow, create) = read_destination(reader, &mut section, is_kafka, "true", around);
-    let percent_max = reader.or(&mut section, "max_rate", "10%", |scalar| {
-        units::percent(&scalar.text)
-    });
+    let percent_max =
+        reader.or(&mut section, "max_rate", "10%", |scalar| units::percent(&scalar.text));
     reader.close(&section);
-    let max_rate = DeadLetterRate {
-        percent_max,
-        ..DeadLetterRate::default()
-    };
-    DeadLettersConfig {
-        topic,
-        follow,
-        create,
-        max_rate,
-    }
+    let max_rate = DeadLetterRate { percent_max, ..DeadLetterRate::default() };
+    DeadLettersConfig { topic, follow, create, max_rate }
 }
 
 fn read_state_dir(
@@ -340,12 +274,8 @@ fn read_state_dir(
 
 fn read_commit(reader: &mut Reader, root: &mut Section<'_>) -> CommitOptions {
     let mut section = reader.section(root, "commit");
-    let max_records = reader.or(
-        &mut section,
-        "max_records",
-        "50000",
-        scalars::number(1, 10_000_000),
-    );
+    let max_records =
+        reader.or(&mut section, "max_records", "50000", scalars::number(1, 10_000_000));
     let commit = CommitOptions {
         every: reader.or(&mut section, "every", "100ms", scalars::positive_duration),
         max_records: u32::try_from(max_records).expect("at most 10,000,000"),

@@ -16,31 +16,31 @@ use super::{
 
 /// One value in force, for `--print-config`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Effective {
+pub(super) struct Effective {
     /// The path, one element per level.
-    pub path: Vec<String>,
+    pub(super) path: Vec<String>,
     /// The value as shown: secrets masked.
-    pub text: String,
+    pub(super) text: String,
     /// Where it came from.
-    pub place: Place,
+    pub(super) place: Place,
 }
 
 /// What is collected while reading.
 #[derive(Debug, Default)]
-pub struct Reader {
+pub(super) struct Reader {
     /// What is wrong.
-    pub problems: Vec<Problem>,
+    pub(super) problems: Vec<Problem>,
     /// What may be wrong.
-    pub warnings: Vec<Problem>,
+    pub(super) warnings: Vec<Problem>,
     /// Every value in force, in the order read.
-    pub effective: Vec<Effective>,
+    pub(super) effective: Vec<Effective>,
     /// Where each path stands.
-    pub places: BTreeMap<String, Place>,
+    pub(super) places: BTreeMap<String, Place>,
 }
 
 /// The keys of one map.
 #[derive(Debug)]
-pub struct Section<'n> {
+pub(super) struct Section<'n> {
     path: String,
     segments: Vec<String>,
     place: Place,
@@ -51,28 +51,25 @@ pub struct Section<'n> {
 impl<'n> Section<'n> {
     /// Returns the dotted path of this section.
     #[must_use]
-    pub fn path(&self) -> &str {
+    pub(super) fn path(&self) -> &str {
         &self.path
     }
 
     /// Returns whether a key was given, without reading it.
     #[must_use]
-    pub fn has(&self, name: &str) -> bool {
+    pub(super) fn has(&self, name: &str) -> bool {
         self.entries.iter().any(|entry| entry.key == name)
     }
 
     /// Returns the node of a key and marks the key as known.
-    pub fn node(&mut self, name: &'static str) -> Option<&'n Node> {
+    pub(super) fn node(&mut self, name: &'static str) -> Option<&'n Node> {
         self.known.push(name);
-        self.entries
-            .iter()
-            .find(|entry| entry.key == name)
-            .map(|entry| &entry.node)
+        self.entries.iter().find(|entry| entry.key == name).map(|entry| &entry.node)
     }
 
     /// Returns all entries: a section whose keys are names that the user chose.
     #[must_use]
-    pub fn names(&self) -> &'n [Entry] {
+    pub(super) fn names(&self) -> &'n [Entry] {
         self.entries
     }
 
@@ -85,28 +82,28 @@ impl<'n> Section<'n> {
 
 impl Reader {
     /// Opens the root.
-    pub fn root<'n>(&mut self, node: &'n Node) -> Section<'n> {
+    pub(super) fn root<'n>(&mut self, node: &'n Node) -> Section<'n> {
         self.open(node, String::new(), Vec::new())
     }
 
     /// Opens the map under a key; an absent key is an empty section.
-    pub fn section<'n>(&mut self, parent: &mut Section<'n>, name: &'static str) -> Section<'n> {
+    pub(super) fn section<'n>(
+        &mut self,
+        parent: &mut Section<'n>,
+        name: &'static str,
+    ) -> Section<'n> {
         let path = join(&parent.path, name);
         let segments = parent.segments_of(name);
         match parent.node(name) {
             Some(node) => self.open(node, path, segments),
-            None => Section {
-                path,
-                segments,
-                place: Place::default(),
-                entries: &[],
-                known: Vec::new(),
-            },
+            None => {
+                Section { path, segments, place: Place::default(), entries: &[], known: Vec::new() }
+            }
         }
     }
 
     /// Opens the map of an entry whose key is a name that the user chose.
-    pub fn entry<'n>(&mut self, parent: &Section<'n>, entry: &'n Entry) -> Section<'n> {
+    pub(super) fn entry<'n>(&mut self, parent: &Section<'n>, entry: &'n Entry) -> Section<'n> {
         let path = join(&parent.path, &entry.key);
         let section = self.open(&entry.node, path.clone(), parent.segments_of(&entry.key));
         self.places.insert(path, entry.key_place.clone());
@@ -120,22 +117,15 @@ impl Reader {
             Value::Scalar(scalar) if scalar.is_null() => &[],
             Value::Scalar(_) | Value::List(_) => {
                 let message = format!("expected a map of keys, found {}", node.kind());
-                self.problems
-                    .push(Problem::new(&path, node.place.clone(), message));
+                self.problems.push(Problem::new(&path, node.place.clone(), message));
                 &[]
             }
         };
-        Section {
-            path,
-            segments,
-            place: node.place.clone(),
-            entries,
-            known: Vec::new(),
-        }
+        Section { path, segments, place: node.place.clone(), entries, known: Vec::new() }
     }
 
     /// Reports keys that were never asked for. Call it when everything was read.
-    pub fn close(&mut self, section: &Section<'_>) {
+    pub(super) fn close(&mut self, section: &Section<'_>) {
         for entry in section.entries {
             if section.known.contains(&entry.key.as_str()) {
                 continue;
@@ -155,7 +145,7 @@ impl Reader {
     }
 
     /// Reads a value that may be absent.
-    pub fn optional<T>(
+    pub(super) fn optional<T>(
         &mut self,
         section: &mut Section<'_>,
         name: &'static str,
@@ -168,7 +158,7 @@ impl Reader {
     }
 
     /// Reads a value that must be said.
-    pub fn required<T: Default>(
+    pub(super) fn required<T: Default>(
         &mut self,
         section: &mut Section<'_>,
         name: &'static str,
@@ -191,7 +181,7 @@ impl Reader {
     }
 
     /// Reads a value with a default, given as the user would write it.
-    pub fn or<T>(
+    pub(super) fn or<T>(
         &mut self,
         section: &mut Section<'_>,
         name: &'static str,
@@ -199,17 +189,11 @@ impl Reader {
         parse: impl Fn(&Scalar) -> Result<T, String>,
     ) -> T {
         let fallback = || {
-            let scalar = Scalar {
-                text: default.to_owned(),
-                is_text: false,
-                written: None,
-            };
+            let scalar = Scalar { text: default.to_owned(), is_text: false, written: None };
             parse(&scalar).expect("the documented default is a value its own parser takes")
         };
         if section.has(name) {
-            return self
-                .optional(section, name, &parse)
-                .unwrap_or_else(fallback);
+            return self.optional(section, name, &parse).unwrap_or_else(fallback);
         }
         section.known.push(name);
         self.effective.push(Effective {
@@ -221,7 +205,7 @@ impl Reader {
     }
 
     /// Reads a value that may be one scalar or a list of them.
-    pub fn one_or_many<T>(
+    pub(super) fn one_or_many<T>(
         &mut self,
         section: &mut Section<'_>,
         name: &'static str,
@@ -231,10 +215,7 @@ impl Reader {
         let segments = section.segments_of(name);
         match section.node(name) {
             None => Vec::new(),
-            Some(Node {
-                value: Value::List(items),
-                place,
-            }) => {
+            Some(Node { value: Value::List(items), place }) => {
                 self.places.insert(path.clone(), place.clone());
                 let mut values = Vec::new();
                 for (at, item) in items.iter().enumerate() {
@@ -244,15 +225,12 @@ impl Reader {
                 }
                 values
             }
-            Some(node) => self
-                .value(node, &path, segments, &parse)
-                .into_iter()
-                .collect(),
+            Some(node) => self.value(node, &path, segments, &parse).into_iter().collect(),
         }
     }
 
     /// Reads a secret: `{ env: NAME }` or `{ file: PATH }`.
-    pub fn secret(
+    pub(super) fn secret(
         &mut self,
         section: &mut Section<'_>,
         name: &'static str,
@@ -294,24 +272,25 @@ impl Reader {
                     format!("*** ({kind} {})", from.shown())
                 });
                 let place = node.place.clone();
-                self.effective.push(Effective {
-                    path: segments,
-                    text: text_shown,
-                    place,
-                });
+                self.effective.push(Effective { path: segments, text: text_shown, place });
                 Some(Secret::new(text))
             }
             Err(message) => {
                 let place = node.place.clone();
-                self.problems
-                    .push(Problem::new(&path, place, message).with_help(form));
+                self.problems.push(Problem::new(&path, place, message).with_help(form));
                 None
             }
         }
     }
 
     /// Refuses a key where it is given.
-    pub fn refuse(&mut self, section: &mut Section<'_>, name: &'static str, why: &str, help: &str) {
+    pub(super) fn refuse(
+        &mut self,
+        section: &mut Section<'_>,
+        name: &'static str,
+        why: &str,
+        help: &str,
+    ) {
         if let Some(entry) = section.entries.iter().find(|entry| entry.key == name) {
             section.known.push(name);
             let path = join(&section.path, name);
@@ -321,23 +300,21 @@ impl Reader {
     }
 
     /// Remembers a value that no parser here reads (a plugin's configuration).
-    pub fn remember(&mut self, path: Vec<String>, text: String, place: Place) {
+    pub(super) fn remember(&mut self, path: Vec<String>, text: String, place: Place) {
         self.places.insert(path.join("."), place.clone());
         self.effective.push(Effective { path, text, place });
     }
 
     /// Adds a problem at a path, or at the nearest section above that stands in the file.
-    pub fn problem_at(&mut self, path: &str, message: impl Into<String>, help: &str) {
+    pub(super) fn problem_at(&mut self, path: &str, message: impl Into<String>, help: &str) {
         let place = place_near(&self.places, path);
-        self.problems
-            .push(Problem::new(path, place, message.into()).with_help(help));
+        self.problems.push(Problem::new(path, place, message.into()).with_help(help));
     }
 
     /// Adds a warning at a path.
-    pub fn warn_at(&mut self, path: &str, message: impl Into<String>, help: &str) {
+    pub(super) fn warn_at(&mut self, path: &str, message: impl Into<String>, help: &str) {
         let place = place_near(&self.places, path);
-        self.warnings
-            .push(Problem::new(path, place, message.into()).with_help(help));
+        self.warnings.push(Problem::new(path, place, message.into()).with_help(help));
     }
 
     fn value<T>(
@@ -357,11 +334,7 @@ impl Reader {
         };
         match parsed {
             Ok((value, text)) => {
-                self.effective.push(Effective {
-                    path: segments,
-                    text,
-                    place,
-                });
+                self.effective.push(Effective { path: segments, text, place });
                 Some(value)
             }
             Err(expected) => {
@@ -375,13 +348,10 @@ impl Reader {
 
 /// Returns where a path stands, or the nearest one above it that stands in some layer.
 #[must_use]
-pub fn place_near(places: &BTreeMap<String, Place>, path: &str) -> Place {
+pub(super) fn place_near(places: &BTreeMap<String, Place>, path: &str) -> Place {
     let mut path = path;
     loop {
-        if let Some(place) = places
-            .get(path)
-            .filter(|place| place.origin != Origin::Default)
-        {
+        if let Some(place) = places.get(path).filter(|place| place.origin != Origin::Default) {
             return place.clone();
         }
         match path.rsplit_once('.') {

@@ -24,12 +24,7 @@ impl Problem {
     /// Returns a problem without help.
     #[must_use]
     pub fn new(path: &str, place: Place, message: String) -> Self {
-        Self {
-            path: path.to_owned(),
-            place,
-            message,
-            help: None,
-        }
+        Self { path: path.to_owned(), place, message, help: None }
     }
 
     /// Adds what to do about it.
@@ -73,11 +68,8 @@ impl Problems {
 pub fn render(problem: &Problem, severity: &str, file: &str, text: &str) -> String {
     let mut lines = String::new();
     let place = &problem.place;
-    let subject = if problem.path.is_empty() {
-        String::new()
-    } else {
-        format!("{}: ", problem.path)
-    };
+    let subject =
+        if problem.path.is_empty() { String::new() } else { format!("{}: ", problem.path) };
     lines.push_str(&format!("{severity}: {subject}{}\n", problem.message));
     match &place.origin {
         Origin::File if place.line > 0 => {
@@ -112,12 +104,7 @@ pub fn nearest<'w>(written: &str, words: impl IntoIterator<Item = &'w str>) -> O
     let allowed = (written.chars().count() / 3).max(1);
     words
         .into_iter()
-        .map(|word| {
-            (
-                strsim::damerau_levenshtein(&written, &word.to_lowercase()),
-                word,
-            )
-        })
+        .map(|word| (strsim::damerau_levenshtein(&written, &word.to_lowercase()), word))
         .filter(|(distance, word)| {
             *distance <= allowed || (written.len() >= 3 && word.contains(written.as_str()))
         })

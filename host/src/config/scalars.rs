@@ -10,20 +10,12 @@ use super::{
 
 /// Any text that is not empty.
 pub(super) fn text(scalar: &Scalar) -> Result<String, String> {
-    if scalar.text.is_empty() {
-        Err("a text".to_owned())
-    } else {
-        Ok(scalar.text.clone())
-    }
+    if scalar.text.is_empty() { Err("a text".to_owned()) } else { Ok(scalar.text.clone()) }
 }
 
 /// A path; relative ones are resolved by the caller.
 pub(super) fn path(scalar: &Scalar) -> Result<PathBuf, String> {
-    if scalar.text.is_empty() {
-        Err("a path".to_owned())
-    } else {
-        Ok(scalar.text.clone().into())
-    }
+    if scalar.text.is_empty() { Err("a path".to_owned()) } else { Ok(scalar.text.clone().into()) }
 }
 
 /// A Kafka topic's name.
@@ -83,9 +75,7 @@ pub(super) fn duration_or_never(scalar: &Scalar) -> Result<Option<i64>, String> 
     if scalar.text == "never" {
         return Ok(None);
     }
-    positive_duration(scalar)
-        .map(Some)
-        .map_err(|expected| format!("{expected}, or never"))
+    positive_duration(scalar).map(Some).map_err(|expected| format!("{expected}, or never"))
 }
 
 /// Bytes.

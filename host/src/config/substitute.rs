@@ -9,10 +9,10 @@ use super::{
 };
 
 /// Looks a variable up.
-pub type Lookup<'e> = &'e dyn Fn(&str) -> Option<String>;
+pub(super) type Lookup<'e> = &'e dyn Fn(&str) -> Option<String>;
 
 /// Replaces the references in a tree; what cannot be replaced is added to `problems`.
-pub fn substitute(node: &mut Node, lookup: Lookup<'_>, problems: &mut Vec<Problem>) {
+pub(super) fn substitute(node: &mut Node, lookup: Lookup<'_>, problems: &mut Vec<Problem>) {
     walk(node, "", lookup, problems);
 }
 
@@ -77,13 +77,9 @@ fn resolve(reference: &str, lookup: Lookup<'_>) -> Result<String, String> {
         (reference, None, None)
     };
     let is_name = name.starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '_')
-        && name
-            .chars()
-            .all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
+        && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
     if !is_name {
-        return Err(format!(
-            "`${{{reference}}}` is not a reference; expected ${{NAME}}"
-        ));
+        return Err(format!("`${{{reference}}}` is not a reference; expected ${{NAME}}"));
     }
     // As in a shell: with `:-` and `:?` an empty variable counts as not set.
     let value =
@@ -91,9 +87,9 @@ fn resolve(reference: &str, lookup: Lookup<'_>) -> Result<String, String> {
     match (value, default, message) {
         (Some(value), _, _) => Ok(value),
         (None, Some(default), _) => Ok(default.to_owned()),
-        (None, None, Some(message)) => Err(format!(
-            "the environment variable {name} is not set: {message}"
-        )),
+        (None, None, Some(message)) => {
+            Err(format!("the environment variable {name} is not set: {message}"))
+        }
         (None, None, None) => Err(format!("the environment variable {name} is not set")),
     }
 }

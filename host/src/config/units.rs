@@ -42,9 +42,7 @@ pub fn size_bytes(text: &str) -> Result<u64, String> {
         "GB" => 1_000_000_000,
         _ => return Err(expected()),
     };
-    number
-        .checked_mul(factor)
-        .ok_or_else(|| "a size below 16 EiB".to_owned())
+    number.checked_mul(factor).ok_or_else(|| "a size below 16 EiB".to_owned())
 }
 
 /// A whole percentage such as `10%`; `off` is 100.
@@ -57,15 +55,8 @@ pub fn percent(text: &str) -> Result<u32, String> {
     if text == "off" {
         return Ok(100);
     }
-    let number = text
-        .strip_suffix('%')
-        .map(str::trim_end)
-        .ok_or_else(expected)?;
-    number
-        .parse::<u32>()
-        .ok()
-        .filter(|number| *number <= 100)
-        .ok_or_else(expected)
+    let number = text.strip_suffix('%').map(str::trim_end).ok_or_else(expected)?;
+    number.parse::<u32>().ok().filter(|number| *number <= 100).ok_or_else(expected)
 }
 
 /// Milliseconds since the Unix epoch of `2026-01-31` (midnight UTC) or an RFC 3339 time.
@@ -79,11 +70,9 @@ pub fn date_ms(text: &str) -> Result<i64, String> {
     } else {
         format!("{text}T00:00:00Z")
     };
-    full.parse::<jiff::Timestamp>()
-        .map(jiff::Timestamp::as_millisecond)
-        .map_err(|_unreadable| {
-            "a date such as 2026-01-31 or a time such as 2026-01-31T12:00:00Z".to_owned()
-        })
+    full.parse::<jiff::Timestamp>().map(jiff::Timestamp::as_millisecond).map_err(|_unreadable| {
+        "a date such as 2026-01-31 or a time such as 2026-01-31T12:00:00Z".to_owned()
+    })
 }
 
 /// A range of event times such as `2000-01-01 to 2100-01-01`, in ms, the end exclusive.
@@ -105,12 +94,7 @@ pub fn date_range_ms(text: &str) -> Result<(i64, i64), String> {
 /// Writes ms as the largest unit that loses nothing.
 #[must_use]
 pub fn show_ms(ms: i64) -> String {
-    for (factor, unit) in [
-        (86_400_000, "d"),
-        (3_600_000, "h"),
-        (60_000, "m"),
-        (1_000, "s"),
-    ] {
+    for (factor, unit) in [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")] {
         if ms != 0 && ms % factor == 0 {
             return format!("{}{unit}", ms / factor);
         }
@@ -146,15 +130,7 @@ mod tests {
         assert_eq!(duration_ms("500ms"), Ok(500));
         assert_eq!(duration_ms("30m"), Ok(1_800_000));
         assert_eq!(duration_ms("7d"), Ok(604_800_000));
-        for wrong in [
-            "5",
-            "s",
-            "5 parsecs",
-            "-5s",
-            "1.5s",
-            "",
-            "99999999999999999d",
-        ] {
+        for wrong in ["5", "s", "5 parsecs", "-5s", "1.5s", "", "99999999999999999d"] {
             assert!(duration_ms(wrong).is_err(), "{wrong}");
         }
     }
@@ -180,10 +156,7 @@ mod tests {
 
     #[test]
     fn ranges_of_dates_have_a_start_before_their_end() {
-        assert_eq!(
-            date_range_ms("1970-01-01 to 1970-01-02"),
-            Ok((0, 86_400_000))
-        );
+        assert_eq!(date_range_ms("1970-01-01 to 1970-01-02"), Ok((0, 86_400_000)));
         assert!(date_range_ms("2100-01-01 to 2000-01-01").is_err());
         assert!(date_range_ms("2000-01-01").is_err());
     }

@@ -23,11 +23,8 @@ const DEPTH_MAX: usize = 64;
 ///
 /// The first syntax error, duplicate key or second document.
 pub fn parse(text: &str) -> Result<Node, Problem> {
-    let mut builder = Builder {
-        events: Parser::new_from_str(text),
-        anchors: BTreeMap::new(),
-        nodes: 0,
-    };
+    let mut builder =
+        Builder { events: Parser::new_from_str(text), anchors: BTreeMap::new(), nodes: 0 };
     builder.document()
 }
 
@@ -50,11 +47,7 @@ impl<'t, I: Iterator<Item = Result<(Event<'t>, Span), ScanError>>> Builder<'t, I
                     column: marker.col() + 1,
                     width: 1,
                 };
-                Err(Problem::new(
-                    "",
-                    place,
-                    format!("this is not YAML: {}", error.info()),
-                ))
+                Err(Problem::new("", place, format!("this is not YAML: {}", error.info())))
             }
             None => Ok((Event::StreamEnd, Place::default())),
         }
@@ -94,27 +87,13 @@ impl<'t, I: Iterator<Item = Result<(Event<'t>, Span), ScanError>>> Builder<'t, I
     fn node(&mut self, event: Event<'t>, place: Place, depth: usize) -> Result<Node, Problem> {
         self.count(1, &place)?;
         if depth > DEPTH_MAX {
-            return Err(Problem::new(
-                "",
-                place,
-                format!("nested deeper than {DEPTH_MAX} levels"),
-            ));
+            return Err(Problem::new("", place, format!("nested deeper than {DEPTH_MAX} levels")));
         }
         let (node, anchor) = match event {
             Event::Scalar(text, style, anchor, _) => {
                 let is_text = !matches!(style, ScalarStyle::Plain);
-                let scalar = Scalar {
-                    text: text.into_owned(),
-                    is_text,
-                    written: None,
-                };
-                (
-                    Node {
-                        value: Value::Scalar(scalar),
-                        place,
-                    },
-                    anchor,
-                )
+                let scalar = Scalar { text: text.into_owned(), is_text, written: None };
+                (Node { value: Value::Scalar(scalar), place }, anchor)
             }
             Event::SequenceStart(_, anchor, _) => {
                 let value = Value::List(self.list(depth)?);
@@ -126,11 +105,7 @@ impl<'t, I: Iterator<Item = Result<(Event<'t>, Span), ScanError>>> Builder<'t, I
             }
             Event::Alias(id) => {
                 let Some(node) = self.anchors.get(&id).cloned() else {
-                    return Err(Problem::new(
-                        "",
-                        place,
-                        "this alias has no anchor".to_owned(),
-                    ));
+                    return Err(Problem::new("", place, "this alias has no anchor".to_owned()));
                 };
                 self.count(size_of(&node), &place)?;
                 return Ok(node);
@@ -173,11 +148,7 @@ impl<'t, I: Iterator<Item = Result<(Event<'t>, Span), ScanError>>> Builder<'t, I
             }
             let (event, place) = self.next()?;
             let node = self.node(event, place, depth + 1)?;
-            entries.push(Entry {
-                key,
-                key_place,
-                node,
-            });
+            entries.push(Entry { key, key_place, node });
         }
     }
 
@@ -195,12 +166,7 @@ fn size_of(node: &Node) -> usize {
     match &node.value {
         Value::Scalar(_) => 1,
         Value::List(items) => 1 + items.iter().map(size_of).sum::<usize>(),
-        Value::Map(entries) => {
-            1 + entries
-                .iter()
-                .map(|entry| size_of(&entry.node))
-                .sum::<usize>()
-        }
+        Value::Map(entries) => 1 + entries.iter().map(|entry| size_of(&entry.node)).sum::<usize>(),
     }
 }
 
@@ -210,10 +176,5 @@ fn place_of(span: Span) -> Place {
     } else {
         1
     };
-    Place {
-        origin: Origin::File,
-        line: span.start.line(),
-        column: span.start.col() + 1,
-        width,
-    }
+    Place { origin: Origin::File, line: span.start.line(), column: span.start.col() + 1, width }
 }

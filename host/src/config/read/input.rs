@@ -26,11 +26,7 @@ pub(super) fn read_inputs(
     around: &Surroundings<'_>,
 ) -> Vec<InputConfig> {
     if !root.has("inputs") {
-        reader.problem_at(
-            "inputs",
-            "`inputs` must be said",
-            "name the topics or files to read",
-        );
+        reader.problem_at("inputs", "`inputs` must be said", "name the topics or files to read");
     }
     let section = reader.section(root, "inputs");
     section
@@ -57,10 +53,7 @@ fn read_input(
         reader.refuse(section, unsupported, &why, "leave it out");
     }
     let key = read_key(reader, section, has_files);
-    let time = section
-        .has("time")
-        .then(|| read_time(reader, section, has_files))
-        .unzip();
+    let time = section.has("time").then(|| read_time(reader, section, has_files)).unzip();
     section.node("time");
     let (time_format, time) = time;
     let starts = scalars::choice(&[("earliest", Start::Earliest), ("latest", Start::Latest)]);
@@ -78,12 +71,7 @@ fn read_input(
         reader.or(section, "on_gap", "fail", scalars::choice(&gaps))
     } else {
         let why = "`on_gap` is for pipelines with `kafka`";
-        reader.refuse(
-            section,
-            "on_gap",
-            why,
-            "leave it out: nothing is ever deleted here",
-        );
+        reader.refuse(section, "on_gap", why, "leave it out: nothing is ever deleted here");
         OnGap::Fail
     };
     let null_keys = [
@@ -96,28 +84,11 @@ fn read_input(
         ("side_output", LatePolicy::SideOutput),
         ("drop", LatePolicy::Drop),
     ];
-    let null_key = reader.or(
-        section,
-        "null_key",
-        "dead_letter",
-        scalars::choice(&null_keys),
-    );
+    let null_key = reader.or(section, "null_key", "dead_letter", scalars::choice(&null_keys));
     let late = reader.or(section, "late", "process", scalars::choice(&lates));
     reader.close(section);
-    let format = InputFormat {
-        key,
-        time: time_format,
-    };
-    InputConfig {
-        name,
-        from,
-        format,
-        time,
-        start,
-        on_gap,
-        null_key,
-        late,
-    }
+    let format = InputFormat { key, time: time_format };
+    InputConfig { name, from, format, time, start, on_gap, null_key, late }
 }
 
 fn read_from(
@@ -128,12 +99,7 @@ fn read_from(
 ) -> InputFrom {
     if is_kafka {
         let why = "`file` is for pipelines without `kafka`";
-        reader.refuse(
-            section,
-            "file",
-            why,
-            "give the `topic`, or leave `kafka` out",
-        );
+        reader.refuse(section, "file", why, "give the `topic`, or leave `kafka` out");
         let topic = reader.required(section, "topic", "the topic to read", scalars::topic);
         return InputFrom::Topic(topic);
     }
@@ -162,11 +128,7 @@ fn read_from(
 
 fn read_key(reader: &mut Reader, input: &mut Section<'_>, has_files: bool) -> KeyFormat {
     let mut section = reader.section(input, "key");
-    let parts = [
-        ("key", Part::Key),
-        ("value", Part::Value),
-        ("header", Part::Header),
-    ];
+    let parts = [("key", Part::Key), ("value", Part::Value), ("header", Part::Header)];
     let part = if has_files {
         let help = "lines of a file have no Kafka key: key: { from: value, path: $.id }";
         let part = reader.required(&mut section, "from", help, scalars::choice(&parts));
@@ -176,12 +138,7 @@ fn read_key(reader: &mut Reader, input: &mut Section<'_>, has_files: bool) -> Ke
     };
     let format = if part == Part::Value {
         let why = "`format` is for keys that are bytes of their own";
-        reader.refuse(
-            &mut section,
-            "format",
-            why,
-            "leave it out: the value is JSON",
-        );
+        reader.refuse(&mut section, "format", why, "leave it out: the value is JSON");
         WireFormat::String
     } else {
         let formats = WireFormat::ALL.map(|format| (format.name(), format));
@@ -205,11 +162,7 @@ fn read_key(reader: &mut Reader, input: &mut Section<'_>, has_files: bool) -> Ke
         .map(|key_type| (key_type.name(), key_type));
     let key_type = reader.or(&mut section, "type", "string", scalars::choice(&types));
     reader.close(&section);
-    KeyFormat {
-        from,
-        format,
-        key_type,
-    }
+    KeyFormat { from, format, key_type }
 }
 
 /// A part of a record. The default is what reading goes on with after a problem.
@@ -225,11 +178,7 @@ enum Part {
 fn refuse_all_but_value(reader: &mut Reader, section: &Section<'_>, part: Part) -> Part {
     if part != Part::Value {
         let path = join(section.path(), "from");
-        reader.problem_at(
-            &path,
-            "lines of a file are values alone",
-            "use `from: value`",
-        );
+        reader.problem_at(&path, "lines of a file are values alone", "use `from: value`");
     }
     part
 }
@@ -247,9 +196,7 @@ fn refuse_path(reader: &mut Reader, section: &mut Section<'_>) {
 fn read_path(reader: &mut Reader, section: &mut Section<'_>) -> JsonPath {
     refuse_name(reader, section);
     let help = "the place in the JSON value, such as $.user_id or $.order.id";
-    reader
-        .required(section, "path", help, json_path)
-        .unwrap_or_else(JsonPath::root)
+    reader.required(section, "path", help, json_path).unwrap_or_else(JsonPath::root)
 }
 
 fn read_header(reader: &mut Reader, section: &mut Section<'_>) -> String {
@@ -263,11 +210,7 @@ fn read_time(
     has_files: bool,
 ) -> (TimeFormat, TimeConfig) {
     let mut section = reader.section(input, "time");
-    let parts = [
-        ("value", Part::Value),
-        ("header", Part::Header),
-        ("timestamp", Part::Timestamp),
-    ];
+    let parts = [("value", Part::Value), ("header", Part::Header), ("timestamp", Part::Timestamp)];
     let help = "value (with path), header (with name) or timestamp (the record's own)";
     let part = reader.required(&mut section, "from", help, scalars::choice(&parts));
     if has_files {
@@ -275,12 +218,7 @@ fn read_time(
     }
     let unit = if part == Part::Timestamp {
         let help = "leave it out: a record's timestamp is in ms";
-        reader.refuse(
-            &mut section,
-            "unit",
-            "`unit` is for times in values and headers",
-            help,
-        );
+        reader.refuse(&mut section, "unit", "`unit` is for times in values and headers", help);
         TimeUnit::Milliseconds
     } else {
         let units = TimeUnit::ALL.map(|unit| (unit.name(), unit));
@@ -305,12 +243,7 @@ fn read_time(
             help,
             scalars::duration,
         ),
-        idle_after: reader.or(
-            &mut section,
-            "idle_after",
-            "60s",
-            scalars::duration_or_never,
-        ),
+        idle_after: reader.or(&mut section, "idle_after", "60s", scalars::duration_or_never),
         max_future_skew: reader.or(
             &mut section,
             "max_future_skew",
@@ -319,14 +252,7 @@ fn read_time(
         ),
     };
     reader.close(&section);
-    (
-        TimeFormat {
-            from,
-            unit,
-            valid: first..end,
-        },
-        time,
-    )
+    (TimeFormat { from, unit, valid: first..end }, time)
 }
 
 /// `Some`, so that a placeholder exists for what could not be read.

@@ -6,38 +6,14 @@ use super::{
         node::Value,
         reader::{Reader, Section},
         scalars,
+        secret::Secret,
     },
     Surroundings,
 };
 
-/// Client settings that the host decides itself.
-const OWNED: &[&str] = &[
-    "acks",
-    "auto.offset.reset",
-    "bootstrap.servers",
-    "client.id",
-    "enable.auto.commit",
-    "enable.auto.offset.store",
-    "enable.idempotence",
-    "enable.partition.eof",
-    "group.id",
-    "group.instance.id",
-    "isolation.level",
-    "max.in.flight.requests.per.connection",
-    "metadata.broker.list",
-    "partitioner",
-    "sasl.mechanism",
-    "sasl.mechanisms",
-    "sasl.password",
-    "sasl.username",
-    "security.protocol",
-    "ssl.ca.location",
-    "ssl.certificate.location",
-    "ssl.key.location",
-    "ssl.key.password",
-    "transaction.timeout.ms",
-    "transactional.id",
-];
+/// Client settings with keys of their own, beside those that the transport names.
+const SAID_ELSEWHERE: [&str; 3] =
+    ["ssl.certificate.location", "ssl.key.location", "ssl.key.password"];
 
 pub(super) fn read_kafka(
     reader: &mut Reader,
@@ -52,20 +28,11 @@ pub(super) fn read_kafka(
         scalars::text,
     );
     let security = read_security(reader, &mut section, around);
-    let transaction_timeout = reader.or(
-        &mut section,
-        "transaction_timeout",
-        "20s",
-        scalars::positive_duration,
-    );
+    let transaction_timeout =
+        reader.or(&mut section, "transaction_timeout", "20s", scalars::positive_duration);
     let librdkafka = read_passthrough(reader, &mut section);
     reader.close(&section);
-    KafkaConfig {
-        brokers,
-        security,
-        transaction_timeout,
-        librdkafka,
-    }
+    KafkaConfig { brokers, security, transaction_timeout, librdkafka }
 }
 
 fn read_security(
@@ -87,17 +54,10 @@ fn read_security(
     ];
     let resolve = |path: &str| around.resolve(path);
     let file = |reader: &mut Reader, section: &mut Section<'_>, name| {
-        reader
-            .optional(section, name, scalars::path)
-            .map(|path| around.resolve(path))
+        reader.optional(section, name, scalars::path).map(|path| around.resolve(path))
     };
     let security = SecurityConfig {
-        protocol: reader.or(
-            &mut section,
-            "protocol",
-            "PLAINTEXT",
-            scalars::choice(&protocols),
-        ),
+        protocol: reader.or(&mut section, "protocol", "PLAINTEXT", scalars::choice(&protocols)),
         mechanism: reader.optional(&mut section, "mechanism", scalars::choice(&mechanisms)),
         username: reader.optional(&mut section, "username", scalars::text),
         password: reader.secret(&mut section, "password", around.lookup, &resolve),
@@ -112,14 +72,9 @@ fn read_security(
 }
 
 fn check_security(reader: &mut Reader, section: &Section<'_>, security: &SecurityConfig) {
-    let is_sasl = matches!(
-        security.protocol,
-        SecurityProtocol::SaslPlaintext | SecurityProtocol::SaslTls
-    );
-    let is_tls = matches!(
-        security.protocol,
-        SecurityProtocol::Tls | SecurityProtocol::SaslTls
-    );
+    let is_sasl =
+        matches!(security.protocol, SecurityProtocol::SaslPlaintext | SecurityProtocol::SaslTls);
+    let is_tls = matches!(security.protocol, SecurityProtocol::Tls | SecurityProtocol::SaslTls);
     for name in ["mechanism", "username", "password"] {
         if is_sasl && !section.has(name) {
             let message = format!("`{name}` must be said with a SASL protocol");
@@ -156,23 +111,15 @@ fn check_security(reader: &mut Reader, section: &Section<'_>, security: &Securit
     }
 }
 
-fn read_passthrough(reader: &mut Reader, kafka: &mut Section<'_>) -> Vec<(String, String)> {
+fn read_passthrough(reader: &mut Reader, kafka: &mut Section<'_>) -> Vec<(String, Secret)> {
     let section = reader.section(kafka, "librdkafka");
     let mut settings = Vec::new();
     for entry in section.names() {
         let path = format!("{}.{}", section.path(), entry.key);
-        let segments = vec![
-            "kafka".to_owned(),
-            "librdkafka".to_owned(),
-            entry.key.clone(),
-        ];
-        if OWNED.contains(&entry.key.as_str()) {
+        let segments = vec!["kafka".to_owned(), "librdkafka".to_owned(), entry.key.clone()];
+        if let Some(reason) = refusal_of(&entry.key) {
             reader.places.insert(path.clone(), entry.key_place.clone());
-            reader.problem_at(
-                &path,
-                format!("`{}` is decided by Dovetail", entry.key),
-                "leave it out; brokers, security, start and transaction_timeout have keys of their own",
-            );
+            reader.problem_at(&path, reason, "leave it out of `librdkafka`");
             continue;
         }
         match &entry.node.value {
@@ -182,7 +129,7 @@ fn read_passthrough(reader: &mut Reader, kafka: &mut Section<'_>) -> Vec<(String
                     .any(|word| entry.key.ends_with(word) || entry.key.contains("oauthbearer"));
                 let shown = if is_secret { "***" } else { scalar.shown() };
                 reader.remember(segments, shown.to_owned(), entry.node.place.clone());
-                settings.push((entry.key.clone(), scalar.text.clone()));
+                settings.push((entry.key.clone(), Secret::new(scalar.text.clone())));
             }
             _ => {
                 reader.places.insert(path.clone(), entry.key_place.clone());
@@ -192,4 +139,12 @@ fn read_passthrough(reader: &mut Reader, kafka: &mut Section<'_>) -> Vec<(String
         }
     }
     settings
+}
+
+fn refusal_of(name: &str) -> Option<String> {
+    if SAID_ELSEWHERE.contains(&name) {
+        return Some(format!("`{name}` cannot be set here: use `kafka.security`"));
+    }
+    let setting = [(name.to_owned(), String::new())].into();
+    dovetail_kafka::options::refused_settings(&setting).first().map(ToString::to_string)
 }

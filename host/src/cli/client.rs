@@ -1,0 +1,131 @@
+//! Talks to a running pipeline over its HTTP API.
+
+use std::{net::IpAddr, path::PathBuf, time::Duration};
+
+use clap::Args;
+use serde_json::Value;
+
+use super::FILE_DEFAULT;
+use crate::{
+    config::{self, Environment},
+    failure::Failure,
+};
+
+const TIMEOUT: Duration = Duration::from_secs(70);
+
+/// Where the running pipeline is.
+#[derive(Debug, Args)]
+pub(super) struct Where {
+    /// The pipeline file, to find the address in.
+    #[arg(long, value_name = "FILE", default_value = FILE_DEFAULT)]
+    file: PathBuf,
+    /// The address of its admin port.
+    #[arg(long, value_name = "URL", env = "DOVETAIL_URL")]
+    url: Option<String>,
+}
+
+impl Where {
+    /// Finds the pipeline by `--url`, `DOVETAIL_URL`, or the port in the pipeline file.
+    pub(super) fn client(&self) -> Result<Client, Failure> {
+        let base = match &self.url {
+            Some(url) => url.trim_end_matches('/').to_owned(),
+            None => {
+                let loaded = config::load(&self.file, &Environment::of_process(&[]))?;
+                let mut address = loaded.config.admin_listen;
+                if address.ip().is_unspecified() {
+                    let local = if address.is_ipv4() {
+                        IpAddr::from([127, 0, 0, 1])
+                    } else {
+                        IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1])
+                    };
+                    address.set_ip(local);
+                }
+                format!("http://{address}")
+            }
+        };
+        let agent = ureq::Agent::config_builder()
+            .timeout_global(Some(TIMEOUT))
+            .http_status_as_error(false)
+            .build()
+            .into();
+        Ok(Client { base, agent })
+    }
+
+    /// Returns the token that changes need.
+    pub(super) fn token(&self) -> Result<String, Failure> {
+        if let Ok(token) = std::env::var("DOVETAIL_TOKEN") {
+            return Ok(token);
+        }
+        let loaded = config::load(&self.file, &Environment::of_process(&[]))?;
+        let path = loaded.config.state_dir.join("admin-token");
+        std::fs::read_to_string(&path).map(|token| token.trim().to_owned()).map_err(|error| {
+            Failure::usage(format!(
+                "{} cannot be read: {error}; the running pipeline writes it. Elsewhere, give its \
+                 content in DOVETAIL_TOKEN",
+                path.display()
+            ))
+        })
+    }
+}
+
+/// A connection to a running pipeline.
+pub(super) struct Client {
+    base: String,
+    agent: ureq::Agent,
+}
+
+impl Client {
+    /// Asks for a JSON document.
+    pub(super) fn get(&self, path: &str) -> Result<Value, Failure> {
+        let answer = self.agent.get(format!("{}{path}", self.base)).call();
+        self.read(path, answer)
+    }
+
+    /// Asks for a JSON document of a known form.
+    pub(super) fn read_as<T: serde::de::DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
+        serde_json::from_value(self.get(path)?).map_err(|error| {
+            Failure::internal(format!(
+                "{}{path} answers in a form that this version does not know: {error}; use the \
+                 `dovetail` that runs the pipeline",
+                self.base
+            ))
+        })
+    }
+
+    /// Sends bytes; returns the JSON answer.
+    pub(super) fn post(&self, path: &str, token: &str, body: &[u8]) -> Result<Value, Failure> {
+        let answer = self
+            .agent
+            .post(format!("{}{path}", self.base))
+            .header("authorization", format!("Bearer {token}"))
+            .send(body);
+        self.read(path, answer)
+    }
+
+    fn read(
+        &self,
+        path: &str,
+        answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
+    ) -> Result<Value, Failure> {
+        let mut answer = answer.map_err(|error| {
+            Failure::usage(format!(
+                "no pipeline answers at {}: {error}; is it running? Say where with --url or \
+                 DOVETAIL_URL",
+                self.base
+            ))
+        })?;
+        let status = answer.status();
+        let text = answer.body_mut().read_to_string().map_err(|error| {
+            Failure::internal(format!("the answer of {}{path} cannot be read: {error}", self.base))
+        })?;
+        let value: Value = serde_json::from_str(&text).unwrap_or(Value::String(text));
+        if status.is_success() {
+            return Ok(value);
+        }
+        let reason = value.get("error").and_then(Value::as_str).map_or_else(
+            || value.as_str().map_or_else(|| value.to_string(), str::to_owned),
+            str::to_owned,
+        );
+        Err(Failure::check(format!("{} answers {status}: {}", self.base, reason.trim())))
+    }
+}

@@ -1,0 +1,89 @@
+//! Why a command ends, and with which exit code.
+
+use std::fmt;
+
+/// The exit codes of the binary, as `--help` documents them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// A check or test failed.
+    Check,
+    /// The command was used wrongly, or what it needs is not there.
+    Usage,
+    /// A rule about data or ownership stopped the pipeline.
+    Rule,
+    /// A defect, or a machine that does not do its part.
+    Internal,
+    /// The configuration must change.
+    Configuration,
+}
+
+impl Exit {
+    /// Returns the code.
+    #[must_use]
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Check => 1,
+            Self::Usage => 2,
+            Self::Rule => 3,
+            Self::Internal => 70,
+            Self::Configuration => 78,
+        }
+    }
+}
+
+/// A command that did not end well.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// Its exit code.
+    pub exit: Exit,
+    /// What happened and what to do, for a person.
+    pub message: String,
+}
+
+impl Failure {
+    /// A check or test failed.
+    pub fn check(message: impl Into<String>) -> Self {
+        Self { exit: Exit::Check, message: message.into() }
+    }
+
+    /// The command was used wrongly, or what it needs is not there.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self { exit: Exit::Usage, message: message.into() }
+    }
+
+    /// A defect, or a machine that does not do its part.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self { exit: Exit::Internal, message: message.into() }
+    }
+
+    /// The configuration must change.
+    pub fn configuration(message: impl Into<String>) -> Self {
+        Self { exit: Exit::Configuration, message: message.into() }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<crate::config::LoadError> for Failure {
+    fn from(error: crate::config::LoadError) -> Self {
+        Self::configuration(error.to_string())
+    }
+}
+
+impl From<crate::config::report::Problems> for Failure {
+    fn from(problems: crate::config::report::Problems) -> Self {
+        Self::configuration(problems.to_string())
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Self::internal(error.to_string())
+    }
+}

@@ -1,0 +1,154 @@
+//! From a configuration to a running pipeline.
+//!
+//! Wires and decides nothing: rules are core's, loops are the runtime's. Keeps: everything that
+//! can be refused is refused before the first record is read, with all reasons at once.
+
+mod admin;
+pub mod backend;
+pub mod embedded;
+pub mod gate;
+mod identity;
+pub mod kafka;
+pub mod lanes;
+pub mod options;
+pub mod roles;
+mod serve;
+pub mod stores;
+
+use std::sync::Arc;
+
+use dovetail_core::{identity::Identity, log::LogError};
+
+pub use self::serve::{Ended, run};
+use self::{
+    backend::{Backend, Ground, SurveyError},
+    gate::PluginGate,
+    roles::Fit,
+};
+use crate::{
+    config::{Loaded, model::LogConfig, report::Problem},
+    failure::{Exit, Failure},
+};
+
+/// A configuration whose plugin passed the gate and fits.
+pub struct Fitted {
+    /// The configuration.
+    pub loaded: Arc<Loaded>,
+    /// The gate, for later revisions too.
+    pub gate: PluginGate,
+    /// The plugin.
+    pub revision: dovetail_plugin::Revision,
+    /// How it fits.
+    pub fit: Fit,
+}
+
+impl std::fmt::Debug for Fitted {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Fitted").field("revision", &self.revision).finish_non_exhaustive()
+    }
+}
+
+/// Takes the plugin through the gate and fits it to the configuration.
+///
+/// # Errors
+///
+/// Why it is refused, or everything that does not fit.
+pub fn fit(loaded: Loaded) -> Result<Fitted, Failure> {
+    let config = &loaded.config;
+    let gate = PluginGate::new(&config.plugin.limits)?;
+    let revision = gate.load(&config.plugin.file, &config.plugin.config).map_err(|reason| {
+        let help = "`dovetail build` makes it; `dovetail plugin inspect` says what it wants";
+        Failure::from(loaded.problems(vec![loaded.problem("plugin.file", reason, help)]))
+    })?;
+    let fit = roles::fit(&loaded, revision.descriptor())
+        .map_err(|problems| Failure::from(loaded.problems(problems)))?;
+    let mut loaded = loaded;
+    loaded.warnings.extend(expiry_warnings(&loaded, &revision));
+    Ok(Fitted { loaded: Arc::new(loaded), gate, revision, fit })
+}
+
+fn expiry_warnings(loaded: &Loaded, revision: &dovetail_plugin::Revision) -> Vec<Problem> {
+    use dovetail_core::plugin::ExpiryDomain;
+    let states = revision.descriptor().states.iter();
+    states
+        .filter(|state| {
+            state.expiry.is_some_and(|expiry| expiry.domain == ExpiryDomain::ProcessingTime)
+        })
+        .map(|state| {
+            loaded.problem(
+                "plugin",
+                format!("the state `{}` expires by the clock, not by event time", state.name),
+                "a replay of old records then finds other state than the first run did",
+            )
+        })
+        .collect()
+}
+
+/// A pipeline whose log was looked at, too.
+pub struct Surveyed {
+    /// The configuration with its plugin.
+    pub fitted: Fitted,
+    /// The log.
+    pub backend: Box<dyn Backend>,
+    /// What the log says.
+    pub ground: Ground,
+    /// What was committed at the first start.
+    pub committed: Option<Identity>,
+    /// The identity of this start.
+    pub identity: Identity,
+}
+
+impl std::fmt::Debug for Surveyed {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Surveyed").field("identity", &self.identity).finish_non_exhaustive()
+    }
+}
+
+/// Asks the log about everything that is named; changes nothing.
+///
+/// # Errors
+///
+/// Everything that is missing, contradicts itself, or differs from the first start.
+pub fn survey(fitted: Fitted) -> Result<Surveyed, Failure> {
+    let mut backend = open(&fitted.loaded)?;
+    let ground = look(backend.as_mut(), &fitted.loaded)?;
+    let committed = backend.committed_identity()?;
+    let identity = identity::configured(
+        &fitted.loaded.config,
+        &ground,
+        fitted.revision.descriptor(),
+        committed.as_ref(),
+    );
+    if let Some(committed) = &committed {
+        identity::check(committed, &identity)?;
+    }
+    Ok(Surveyed { fitted, backend, ground, committed, identity })
+}
+
+fn open(loaded: &Loaded) -> Result<Box<dyn Backend>, Failure> {
+    match &loaded.config.log {
+        LogConfig::Kafka(kafka) => {
+            Ok(Box::new(kafka::KafkaBackend::connect(&loaded.config, kafka)?))
+        }
+        LogConfig::Embedded(embedded) => {
+            Ok(Box::new(embedded::EmbeddedBackend::open(&loaded.config, embedded)?))
+        }
+    }
+}
+
+fn look(backend: &mut dyn Backend, loaded: &Loaded) -> Result<Ground, Failure> {
+    backend.survey(loaded).map_err(|error| match error {
+        SurveyError::Problems(problems) => loaded.problems(problems).into(),
+        SurveyError::Failure(failure) => failure,
+    })
+}
+
+/// Returns what a log's error means for a command.
+pub(crate) fn log_failure(error: &LogError) -> Failure {
+    let exit = match error {
+        LogError::Fenced(_) | LogError::Gap { .. } => Exit::Rule,
+        LogError::Refused { .. } | LogError::Config(_) => Exit::Configuration,
+        LogError::Doubt(_) | LogError::Corrupt(_) => Exit::Internal,
+    };
+    Failure { exit, message: error.to_string() }
+}

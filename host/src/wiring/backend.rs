@@ -1,0 +1,85 @@
+//! What a pipeline reads from and writes to, seen alike for a cluster and for the embedded log.
+
+use dovetail_core::{epoch::LaneId, log::Log, options::OutputOptions, record::Source};
+
+use super::{options::InputFacts, roles::Fit};
+use crate::{
+    config::{Loaded, report::Problem},
+    failure::Failure,
+};
+
+/// What the log says before anything is read.
+#[derive(Debug, Clone, Default)]
+pub struct Ground {
+    /// The cluster's id, or the embedded log's.
+    pub cluster_id: String,
+    /// How many partitions every input has.
+    pub partitions: u16,
+    /// About each input.
+    pub inputs: Vec<InputFacts>,
+    /// What each configured output takes.
+    pub outputs: Vec<OutputOptions>,
+    /// What the dead-letter topic takes.
+    pub dead_letters: Option<OutputOptions>,
+    /// What may hurt.
+    pub warnings: Vec<String>,
+}
+
+/// A cluster, or the embedded log.
+pub trait Backend {
+    /// Looks at everything that is named and changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// Everything that is missing or contradicts itself.
+    fn survey(&mut self, loaded: &Loaded) -> Result<Ground, SurveyError>;
+
+    /// Returns the identity that was committed at the first start; `None` before it.
+    ///
+    /// # Errors
+    ///
+    /// When the journal cannot be read.
+    fn committed_identity(&mut self) -> Result<Option<dovetail_core::identity::Identity>, Failure>;
+
+    /// Makes what may be made: topics with `create: true`, the journal.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be made, or exists and differs.
+    fn prepare(&mut self, loaded: &Loaded, ground: &Ground, lanes: u16) -> Result<(), Failure>;
+
+    /// Makes the log of a lane.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be made.
+    fn lane_log(
+        &mut self,
+        lane: LaneId,
+        lanes: u16,
+        sources: &[Source],
+        fit: &Fit,
+    ) -> Result<Box<dyn Log>, Failure>;
+
+    /// Reads a few of an input's newest records and says what looks wrong.
+    ///
+    /// # Errors
+    ///
+    /// When they cannot be read.
+    fn sample(&mut self, loaded: &Loaded, count: u32) -> Result<Vec<String>, Failure>;
+}
+
+/// Why the log cannot be used as configured.
+#[derive(Debug)]
+pub enum SurveyError {
+    /// What is configured does not fit what is there.
+    Problems(Vec<Problem>),
+    /// It could not be asked.
+    Failure(Failure),
+}
+
+impl From<Failure> for SurveyError {
+    fn from(failure: Failure) -> Self {
+        Self::Failure(failure)
+    }
+}

@@ -1,0 +1,289 @@
+//! The embedded log as the pipeline's log: files and topics of a directory.
+
+use std::{
+    fs::File,
+    io::{BufRead as _, BufReader},
+    path::PathBuf,
+    sync::Arc,
+};
+
+use dovetail_core::{
+    epoch::LaneId,
+    identity::Identity,
+    log::Log,
+    options::OutputOptions,
+    record::{Record, Source},
+};
+use dovetail_embedded::{
+    EmbeddedCluster, EmbeddedError, EmbeddedLog, LaneSpec, OutputSpec, Place, SourceSpec, Start,
+};
+
+use super::{
+    backend::{Backend, Ground, SurveyError},
+    lanes::GenesisReader,
+    options::InputFacts,
+    roles::Fit,
+};
+use crate::{
+    config::{
+        Config, Loaded,
+        model::{self, EmbeddedConfig, InputConfig, InputFrom},
+        report::Problem,
+    },
+    failure::Failure,
+};
+
+/// The largest record that is written.
+const RECORD_BYTES_MAX: usize = 64 << 20;
+
+/// A directory as one pipeline uses it.
+#[derive(Debug)]
+pub struct EmbeddedBackend {
+    config: Config,
+    dir: PathBuf,
+    sync: bool,
+    /// Open as soon as the directory exists: looking must not make it.
+    cluster: Option<Arc<EmbeddedCluster>>,
+}
+
+impl EmbeddedBackend {
+    /// Opens the directory where there is one.
+    ///
+    /// # Errors
+    ///
+    /// When another process has it, or it is damaged.
+    pub fn open(config: &Config, embedded: &EmbeddedConfig) -> Result<Self, Failure> {
+        let (dir, sync) = (embedded.dir.clone(), embedded.sync);
+        let mut backend = Self { config: config.clone(), dir, sync, cluster: None };
+        if backend.dir.exists() {
+            backend.cluster()?;
+        }
+        Ok(backend)
+    }
+
+    fn cluster(&mut self) -> Result<Arc<EmbeddedCluster>, Failure> {
+        if let Some(cluster) = &self.cluster {
+            return Ok(Arc::clone(cluster));
+        }
+        let cluster =
+            EmbeddedCluster::open(&self.dir, self.sync).map_err(|error| failure(&error))?;
+        self.cluster = Some(Arc::clone(&cluster));
+        Ok(cluster)
+    }
+
+    fn partitions(&self, input: &InputConfig) -> Option<u16> {
+        match &input.from {
+            InputFrom::Topic(topic) => self.cluster.as_ref()?.partitions(topic),
+            InputFrom::Files(files) => u16::try_from(files.len()).ok(),
+        }
+    }
+
+    fn problems(&self, loaded: &Loaded) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        for input in &loaded.config.inputs {
+            match &input.from {
+                InputFrom::Topic(topic) if self.partitions(input).is_none() => {
+                    problems.push(loaded.problem(
+                        &format!("inputs.{}.topic", input.name),
+                        format!("there is no topic `{topic}` in {}", self.dir.display()),
+                        "another pipeline's output makes it; to read a file, say `file:`",
+                    ));
+                }
+                InputFrom::Topic(_) => {}
+                InputFrom::Files(files) => {
+                    for file in files {
+                        if let Err(error) = File::open(file) {
+                            problems.push(loaded.problem(
+                                &format!("inputs.{}.file", input.name),
+                                format!("{} cannot be read: {error}", file.display()),
+                                "relative paths start where the pipeline file lies",
+                            ));
+                        }
+                    }
+                }
+            }
+        }
+        problems.extend(self.partition_problem(loaded));
+        problems
+    }
+
+    fn partition_problem(&self, loaded: &Loaded) -> Option<Problem> {
+        let counts: Vec<(&InputConfig, u16)> = loaded
+            .config
+            .inputs
+            .iter()
+            .filter_map(|input| Some((input, self.partitions(input)?)))
+            .collect();
+        let (first, first_count) = counts.first()?;
+        let (other, other_count) = counts.iter().find(|(_, count)| count != first_count)?;
+        Some(loaded.problem(
+            &format!("inputs.{}", other.name),
+            format!(
+                "{} has {first_count} partitions, {} {other_count}; records of one key would lie \
+                 in different lanes",
+                first.name, other.name
+            ),
+            "give every input as many files or partitions, split by the same key",
+        ))
+    }
+}
+
+impl Backend for EmbeddedBackend {
+    fn survey(&mut self, loaded: &Loaded) -> Result<Ground, SurveyError> {
+        let problems = self.problems(loaded);
+        if !problems.is_empty() {
+            return Err(SurveyError::Problems(problems));
+        }
+        let config = &loaded.config;
+        let accepts = |name: &str, topic: &str| OutputOptions {
+            name: name.to_owned(),
+            topic: topic.to_owned(),
+            max_record_bytes: RECORD_BYTES_MAX,
+            requires_key: false,
+        };
+        let partitions = config.inputs.first().and_then(|input| self.partitions(input));
+        Ok(Ground {
+            cluster_id: self
+                .cluster
+                .as_ref()
+                .map_or_else(|| "new".to_owned(), |cluster| cluster.cluster_id().to_owned()),
+            partitions: partitions.unwrap_or(1),
+            inputs: vec![InputFacts::default(); config.inputs.len()],
+            outputs: config
+                .outputs
+                .iter()
+                .map(|output| accepts(&output.name, &output.topic))
+                .collect(),
+            dead_letters: Some(accepts("dead_letters", &config.dead_letters.topic)),
+            warnings: Vec::new(),
+        })
+    }
+
+    fn committed_identity(&mut self) -> Result<Option<Identity>, Failure> {
+        let journal = format!("{}.journal", self.config.pipeline);
+        let Some(cluster) = &self.cluster else { return Ok(None) };
+        if cluster.partitions(&journal).is_none() {
+            return Ok(None);
+        }
+        let records = cluster.read_topic(&journal).map_err(|error| failure(&error))?;
+        let mut genesis = GenesisReader::default();
+        for (_, record) in records.iter().filter(|(partition, _)| partition.0 == 0) {
+            let chunk = record.value.clone().unwrap_or_default();
+            if genesis.take(record.offset, &chunk).is_break() {
+                break;
+            }
+        }
+        genesis.finish().map_err(|error| super::log_failure(&error))
+    }
+
+    fn prepare(&mut self, loaded: &Loaded, ground: &Ground, _lanes: u16) -> Result<(), Failure> {
+        let cluster = self.cluster()?;
+        let config = &loaded.config;
+        let topics = config.outputs.iter().map(|output| &output.topic);
+        for topic in topics.chain([&config.dead_letters.topic]) {
+            cluster.ensure_topic(topic, ground.partitions).map_err(|error| failure(&error))?;
+        }
+        let follows = config.outputs.iter().map(|output| &output.follow);
+        for file in follows.chain([&config.dead_letters.follow]).flatten() {
+            if let Some(folder) = file.parent() {
+                std::fs::create_dir_all(folder)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn lane_log(
+        &mut self,
+        lane: LaneId,
+        lanes: u16,
+        sources: &[Source],
+        fit: &Fit,
+    ) -> Result<Box<dyn Log>, Failure> {
+        let cluster = self.cluster()?;
+        let config = &self.config;
+        let spec = LaneSpec {
+            pipeline: config.pipeline.clone(),
+            lane,
+            lanes,
+            sources: sources.iter().map(|source| source_spec(config, *source)).collect(),
+            outputs: fit
+                .outputs
+                .iter()
+                .map(|at| &config.outputs[*at])
+                .map(|output| OutputSpec {
+                    topic: output.topic.clone(),
+                    follow: output.follow.clone(),
+                })
+                .collect(),
+            dead_letters: OutputSpec {
+                topic: config.dead_letters.topic.clone(),
+                follow: config.dead_letters.follow.clone(),
+            },
+        };
+        let log = EmbeddedLog::new(&cluster, spec).map_err(|error| failure(&error))?;
+        Ok(Box::new(log))
+    }
+
+    fn sample(&mut self, loaded: &Loaded, count: u32) -> Result<Vec<String>, Failure> {
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        let mut notes = Vec::new();
+        for input in &loaded.config.inputs {
+            let decoder = dovetail_codec::Decoder::new(input.format.clone());
+            let mut times = dovetail_codec::TimeSamples::new(&decoder);
+            for record in self.records(input, count)? {
+                times.add(&record);
+            }
+            if let Some(hint) = times.hint() {
+                notes.push(format!("{}: {hint}", input.name));
+            }
+        }
+        Ok(notes)
+    }
+}
+
+impl EmbeddedBackend {
+    fn records(&mut self, input: &InputConfig, count: usize) -> Result<Vec<Record>, Failure> {
+        match &input.from {
+            InputFrom::Topic(topic) => {
+                let mut records =
+                    self.cluster()?.read_topic(topic).map_err(|error| failure(&error))?;
+                let skipped = records.len().saturating_sub(count);
+                Ok(records.drain(skipped..).map(|(_, record)| record).collect())
+            }
+            InputFrom::Files(files) => {
+                let mut records = Vec::new();
+                for file in files {
+                    let lines = BufReader::new(File::open(file)?).split(b'\n');
+                    for line in lines.take(count.div_ceil(files.len())) {
+                        records.push(Record { value: Some(line?.into()), ..Record::default() });
+                    }
+                }
+                Ok(records)
+            }
+        }
+    }
+}
+
+fn source_spec(config: &Config, source: Source) -> SourceSpec {
+    let input = &config.inputs[usize::from(source.input.0)];
+    let place = match &input.from {
+        InputFrom::Topic(topic) => Place::Topic(topic.clone()),
+        InputFrom::Files(files) => Place::File(files[usize::from(source.partition.0)].clone()),
+    };
+    let start = match input.start {
+        model::Start::Earliest => Start::Earliest,
+        model::Start::Latest => Start::Latest,
+    };
+    SourceSpec { place, partition: source.partition, start }
+}
+
+fn failure(error: &EmbeddedError) -> Failure {
+    match error {
+        EmbeddedError::Locked { .. } | EmbeddedError::Config(_) => {
+            Failure::configuration(error.to_string())
+        }
+        EmbeddedError::Io { .. } | EmbeddedError::Corrupt { .. } | EmbeddedError::Broken(_) => {
+            Failure::internal(error.to_string())
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! The plugin's gate in the pipeline's terms: load, check, fit, instantiate.
+//!
+//! The same gate stands before the first revision and before every later one.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use dovetail_core::{
+    epoch::LaneId, lane::PluginSwitch, options::OutputOptions, plugin::PluginDescriptor,
+    state::StateId,
+};
+use dovetail_plugin::{Engine, Gate, GateOptions, Limits};
+use dovetail_runtime::Revision;
+
+use super::roles::{self, Fit};
+use crate::{
+    config::{Loaded, model::PluginLimits},
+    failure::Failure,
+};
+
+/// The largest component that is read.
+const COMPONENT_BYTES_MAX: u64 = 64 << 20;
+
+/// A gate with the pipeline's limits.
+pub struct PluginGate {
+    gate: Gate,
+    limits: Limits,
+}
+
+impl std::fmt::Debug for PluginGate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PluginGate").field("limits", &self.limits).finish_non_exhaustive()
+    }
+}
+
+impl PluginGate {
+    /// Opens a gate.
+    ///
+    /// # Errors
+    ///
+    /// When this machine cannot run components.
+    pub fn new(limits: &PluginLimits) -> Result<Self, Failure> {
+        let limits = Limits {
+            memory_bytes: usize::try_from(limits.memory).unwrap_or(usize::MAX),
+            deadline: Duration::from_millis(u64::try_from(limits.deadline).unwrap_or(u64::MAX)),
+            ..Limits::default()
+        };
+        let options = GateOptions { file_bytes_max: COMPONENT_BYTES_MAX, limits };
+        let engine = Engine::new().map_err(|error| Failure::internal(error.to_string()))?;
+        let gate =
+            Gate::new(&engine, options).map_err(|error| Failure::internal(error.to_string()))?;
+        Ok(Self { gate, limits })
+    }
+
+    /// Loads the component in a file.
+    ///
+    /// # Errors
+    ///
+    /// Why it is refused.
+    pub fn load(&self, path: &Path, config: &str) -> Result<dovetail_plugin::Revision, String> {
+        self.gate.load(path, config).map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    /// Loads a component from bytes.
+    ///
+    /// # Errors
+    ///
+    /// Why it is refused.
+    pub fn load_bytes(
+        &self,
+        bytes: &[u8],
+        config: &str,
+    ) -> Result<dovetail_plugin::Revision, String> {
+        self.gate.load_bytes(bytes.to_vec(), config).map_err(|error| error.to_string())
+    }
+
+    /// Returns the limits of an instance.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+}
+
+/// A revision that fits the pipeline.
+#[derive(Debug)]
+pub struct FittedRevision {
+    revision: dovetail_plugin::Revision,
+    fit: Fit,
+    outputs: Vec<OutputOptions>,
+    limits: Limits,
+}
+
+impl FittedRevision {
+    /// Returns a revision with the way it fits; `accepted` says what each configured output takes.
+    #[must_use]
+    pub fn new(
+        revision: dovetail_plugin::Revision,
+        fit: Fit,
+        accepted: &[OutputOptions],
+        limits: Limits,
+    ) -> Self {
+        let outputs = fit.lane_outputs(accepted);
+        Self { revision, fit, outputs, limits }
+    }
+}
+
+impl Revision for FittedRevision {
+    fn digest(&self) -> &str {
+        self.revision.digest()
+    }
+
+    fn descriptor(&self) -> &PluginDescriptor {
+        self.revision.descriptor()
+    }
+
+    fn instantiate(&self, _lane: LaneId, state_ids: Vec<StateId>) -> Result<PluginSwitch, String> {
+        Ok(PluginSwitch {
+            function: Box::new(self.revision.instantiate(self.limits)),
+            descriptor: self.revision.descriptor().clone(),
+            state_ids,
+            roles: self.fit.roles.clone(),
+            outputs: self.outputs.clone(),
+            late_output: self.fit.late_output,
+            revision: self.revision.digest().to_owned(),
+        })
+    }
+}
+
+/// Takes a later revision through the gate.
+///
+/// # Errors
+///
+/// Why it is refused.
+pub fn admit_later(
+    gate: &PluginGate,
+    loaded: &Loaded,
+    first: &Fit,
+    accepted: &[OutputOptions],
+    bytes: &[u8],
+) -> Result<Arc<dyn Revision>, String> {
+    let revision = gate.load_bytes(bytes, &loaded.config.plugin.config)?;
+    let fit = roles::fit(loaded, revision.descriptor())
+        .map_err(|problems| loaded.problems(problems).to_string())?;
+    // The lanes' logs number their outputs as the first revision did.
+    if fit.outputs != first.outputs {
+        let names = |fit: &Fit| {
+            let names = fit.outputs.iter().map(|at| loaded.config.outputs[*at].name.as_str());
+            names.collect::<Vec<_>>().join(", ")
+        };
+        return Err(format!(
+            "it declares its outputs as {}, the running one as {}: declare them in that order, or \
+             restart the pipeline",
+            names(&fit),
+            names(first)
+        ));
+    }
+    Ok(Arc::new(FittedRevision::new(revision, fit, accepted, gate.limits())))
+}

@@ -1,0 +1,132 @@
+//! Matches what a plugin says of itself with what the configuration names.
+//!
+//! Keeps: every role has an input and every input a role; every output of the plugin has a
+//! destination and every destination something that writes to it.
+
+use dovetail_core::{
+    options::{LatePolicy, OutputOptions},
+    plugin::PluginDescriptor,
+};
+
+use crate::config::{
+    Loaded,
+    report::{Problem, nearest, one_of},
+};
+
+/// How a revision fits the configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fit {
+    /// `roles[input]` is the plugin's number for that input.
+    pub roles: Vec<u32>,
+    /// For each place in the lane's outputs, the place in the configuration.
+    pub outputs: Vec<usize>,
+    /// Which of `outputs` is named `late`.
+    pub late_output: Option<u16>,
+}
+
+/// Matches a plugin's description with the configuration.
+///
+/// # Errors
+///
+/// Everything that is missing or left over.
+pub fn fit(loaded: &Loaded, descriptor: &PluginDescriptor) -> Result<Fit, Vec<Problem>> {
+    let mut problems = Vec::new();
+    let roles = fit_roles(loaded, descriptor, &mut problems);
+    let outputs = fit_outputs(loaded, descriptor, &mut problems);
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    let late_output = outputs
+        .iter()
+        .position(|at| loaded.config.outputs[*at].name == "late")
+        .map(|at| u16::try_from(at).expect("a plugin has fewer than 2^16 outputs"));
+    Ok(Fit { roles, outputs, late_output })
+}
+
+impl Fit {
+    /// Returns the lane's outputs, given what each configured one accepts.
+    #[must_use]
+    pub fn lane_outputs(&self, accepted: &[OutputOptions]) -> Vec<OutputOptions> {
+        self.outputs.iter().map(|at| accepted[*at].clone()).collect()
+    }
+}
+
+fn fit_roles(
+    loaded: &Loaded,
+    descriptor: &PluginDescriptor,
+    problems: &mut Vec<Problem>,
+) -> Vec<u32> {
+    let inputs: Vec<&str> = loaded.config.inputs.iter().map(|input| input.name.as_str()).collect();
+    let known: Vec<&str> = descriptor.inputs.iter().map(String::as_str).collect();
+    let pairs: Vec<(&str, &str)> = match &loaded.config.plugin.roles {
+        Some(roles) => roles.iter().map(|(role, input)| (role.as_str(), input.as_str())).collect(),
+        None => inputs.iter().map(|name| (*name, *name)).collect(),
+    };
+    let is_mapped = loaded.config.plugin.roles.is_some();
+    for (role, _) in pairs.iter().filter(|(role, _)| !known.contains(role)) {
+        let (path, message) = if is_mapped {
+            (format!("plugin.inputs.{role}"), format!("the plugin has no role `{role}`"))
+        } else {
+            (
+                format!("inputs.{role}"),
+                format!("the plugin has no role `{role}` and `plugin.inputs` gives it no other"),
+            )
+        };
+        let near = nearest(role, known.iter().copied())
+            .map_or_else(String::new, |word| format!("; did you mean `{word}`?"));
+        let help = format!("its roles are {}", one_of(&known));
+        problems.push(loaded.problem(&path, message + &near, help));
+    }
+    for role in known.iter().filter(|role| !pairs.iter().any(|(named, _)| named == *role)) {
+        problems.push(loaded.problem(
+            "plugin.inputs",
+            format!("the plugin's role `{role}` has no input"),
+            format!("name one: plugin: {{ inputs: {{ {role}: INPUT, … }} }}"),
+        ));
+    }
+    inputs
+        .iter()
+        .filter_map(|input| pairs.iter().find(|(_, named)| named == input))
+        .filter_map(|(role, _)| known.iter().position(|known| known == role))
+        .map(|at| u32::try_from(at).expect("a plugin has fewer than 2^32 inputs"))
+        .collect()
+}
+
+fn fit_outputs(
+    loaded: &Loaded,
+    descriptor: &PluginDescriptor,
+    problems: &mut Vec<Problem>,
+) -> Vec<usize> {
+    let config = &loaded.config;
+    let configured = |name: &str| config.outputs.iter().position(|output| output.name == name);
+    let known: Vec<&str> = descriptor.outputs.iter().map(String::as_str).collect();
+    let mut outputs = Vec::new();
+    for name in &known {
+        match configured(name) {
+            Some(at) => outputs.push(at),
+            None => problems.push(loaded.problem(
+                "outputs",
+                format!("the plugin's output `{name}` has no destination"),
+                format!("outputs: {{ {name}: {{ topic: … }} }}"),
+            )),
+        }
+    }
+    let host_writes_late = config.inputs.iter().any(|input| input.late == LatePolicy::SideOutput);
+    for (at, output) in config.outputs.iter().enumerate() {
+        if known.contains(&output.name.as_str()) {
+            continue;
+        }
+        if output.name == "late" && host_writes_late {
+            outputs.push(at);
+            continue;
+        }
+        let near = nearest(&output.name, known.iter().copied())
+            .map_or_else(String::new, |word| format!("; did you mean `{word}`?"));
+        problems.push(loaded.problem(
+            &format!("outputs.{}", output.name),
+            format!("nothing writes to the output `{}`{near}", output.name),
+            format!("the plugin's outputs are {}", one_of(&known)),
+        ));
+    }
+    outputs
+}
