@@ -89,6 +89,8 @@ pub struct EmbeddedLog {
     attempt: u64,
     sources: Vec<SourceReader>,
     signal: Arc<Signal>,
+    /// Whether the last wait did not wait, because more could be read.
+    has_skipped_wait: bool,
 }
 
 #[derive(Debug, Default)]
@@ -153,6 +155,7 @@ impl EmbeddedLog {
             attempt: 0,
             sources: spec.sources.iter().map(|_| SourceReader::default()).collect(),
             signal,
+            has_skipped_wait: false,
             spec,
         })
     }
@@ -225,6 +228,21 @@ impl EmbeddedLog {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Returns whether a fetch of all sources would bring anything.
+    fn has_more(&self) -> bool {
+        let inner = self.cluster.lock();
+        self.spec.sources.iter().zip(&self.sources).any(|(spec, source)| {
+            match (&source.reader, &spec.place) {
+                (Some(Reader::Topic(reader)), Place::Topic(topic)) => {
+                    let extent = inner.extent(&(topic.clone(), spec.partition.0));
+                    extent.is_ok_and(|extent| reader.position() < extent.records)
+                }
+                (Some(Reader::File(_)), _) => source.told_end.is_none(),
+                _ => false,
+            }
+        })
     }
 
     fn open_topic(
@@ -354,18 +372,33 @@ impl Log for EmbeddedLog {
     }
 
     fn fetch(&mut self, wanted: &[bool], take: &mut dyn FnMut(Fetched)) -> Result<(), LogError> {
+        let mut has_fetched = false;
+        let mut take = |fetched| {
+            has_fetched = true;
+            take(fetched);
+        };
         for (at, is_wanted) in wanted.iter().take(self.sources.len()).enumerate() {
             if *is_wanted {
                 let index = u16::try_from(at)
                     .map_err(|_too_many| LogError::Config("more than 65,536 sources".to_owned()))?;
-                self.fetch_one(at, SourceIndex(index), take)?;
+                self.fetch_one(at, SourceIndex(index), &mut take)?;
             }
+        }
+        if has_fetched {
+            self.has_skipped_wait = false;
         }
         Ok(())
     }
 
     fn wait(&mut self, at_most: Duration) {
+        // A read brings a part of what is there, so the rest must not wait for a commit. Once only:
+        // if nobody wants it now, it does.
+        if !self.has_skipped_wait && self.has_more() {
+            self.has_skipped_wait = true;
+            return;
+        }
         self.signal.wait(at_most);
+        self.has_skipped_wait = false;
     }
 
     fn waker(&self) -> Waker {

@@ -242,6 +242,22 @@ fn a_commit_wakes_the_lanes_that_wait_and_so_does_the_waker() {
 }
 
 #[test]
+fn a_lane_does_not_wait_while_more_can_be_read() {
+    let dir = temporary();
+    let cluster = open(dir.path());
+    let records: Vec<NewRecord> = (0..10).map(|_| order(0, &"x".repeat(100_000))).collect();
+    cluster.append(ORDERS, &records).unwrap();
+    let mut lane = log(&cluster, spec(0));
+    lane.resume(&[0]).unwrap();
+    let mut count = 0;
+    while count < records.len() {
+        lane.wait(Duration::from_secs(3_600));
+        lane.fetch(&[true], &mut |fetched| count += fetched_values(&[fetched]).len()).unwrap();
+    }
+    assert_eq!(count, records.len());
+}
+
+#[test]
 fn one_pipelines_output_is_anothers_input() {
     let dir = temporary();
     let cluster = open(dir.path());
