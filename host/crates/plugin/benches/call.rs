@@ -32,10 +32,7 @@ fn calls(criterion: &mut Criterion) {
     let mut context = Some(context(&revision));
     for (name, value) in [
         ("plugin/call, nothing asked", &b"nothing"[..]),
-        (
-            "plugin/call, one read and one write",
-            b"bounce 17-bytes-of-value",
-        ),
+        ("plugin/call, one read and one write", b"bounce 17-bytes-of-value"),
         ("plugin/call, panic and a fresh instance", b"panic"),
     ] {
         let current = current(value);
@@ -60,10 +57,7 @@ fn current(value: &'static [u8]) -> Current {
         subject: Subject::Record {
             input: InputIndex(0),
             role: 0,
-            record: Record {
-                value: Some(Bytes::from_static(value)),
-                ..Record::default()
-            },
+            record: Record { value: Some(Bytes::from_static(value)), ..Record::default() },
             time: Some(1_000),
             is_late: false,
         },

@@ -5,7 +5,7 @@
 use std::{fmt, fs, io::Read, path::Path};
 
 use sha2::{Digest, Sha256};
-use wasmparser::{Encoding, Parser, Payload};
+use wasmparser::{ComponentTypeRef, Encoding, Parser, Payload};
 
 use crate::error::GateError;
 
@@ -27,11 +27,7 @@ impl fmt::Display for InterfaceVersion {
 }
 
 /// The interface that this host speaks.
-pub const HOST_INTERFACE: InterfaceVersion = InterfaceVersion {
-    major: 1,
-    minor: 0,
-    patch: 0,
-};
+pub const HOST_INTERFACE: InterfaceVersion = InterfaceVersion { major: 1, minor: 0, patch: 0 };
 
 /// How names of our interface begin.
 pub(crate) const INTERFACE_PREFIX: &str = "dovetail:plugin/";
@@ -53,10 +49,7 @@ impl Artifact {
     ///
     /// When it cannot be read, is too large, or is not a whole component.
     pub fn read(path: &Path, max: u64) -> Result<Self, GateError> {
-        let unreadable = |source| GateError::Unreadable {
-            path: path.to_owned(),
-            source,
-        };
+        let unreadable = |source| GateError::Unreadable { path: path.to_owned(), source };
         let file = fs::File::open(path).map_err(unreadable)?;
         let size = file.metadata().map_err(unreadable)?.len();
         if size > max {
@@ -64,9 +57,7 @@ impl Artifact {
         }
         let mut bytes = Vec::new();
         // One byte more than allowed shows a file that grows meanwhile.
-        file.take(max.saturating_add(1))
-            .read_to_end(&mut bytes)
-            .map_err(unreadable)?;
+        file.take(max.saturating_add(1)).read_to_end(&mut bytes).map_err(unreadable)?;
         Self::parse(bytes, max)
     }
 
@@ -81,20 +72,12 @@ impl Artifact {
             return Err(GateError::TooLarge { size, max });
         }
         if !bytes.starts_with(b"\0asm") {
-            return Err(GateError::NotWasm {
-                found: first_bytes(&bytes),
-            });
+            return Err(GateError::NotWasm { found: first_bytes(&bytes) });
         }
         let names = Names::read(&bytes)?;
         let digest = hex(&Sha256::digest(&bytes));
         let interface = interface_version(&names.imports, &names.exports)?;
-        Ok(Self {
-            bytes,
-            digest,
-            interface,
-            imports: names.imports,
-            exports: names.exports,
-        })
+        Ok(Self { bytes, digest, interface, imports: names.imports, exports: names.exports })
     }
 
     /// Returns the SHA-256 of the file in hexadecimal: the revision's name.
@@ -155,17 +138,18 @@ impl Names {
         let mut depth = 0_u32;
         for payload in Parser::new(0).parse_all(bytes) {
             match payload.map_err(damaged)? {
-                Payload::Version {
-                    encoding: Encoding::Module,
-                    ..
-                } if depth == 0 => {
+                Payload::Version { encoding: Encoding::Module, .. } if depth == 0 => {
                     return Err(GateError::CoreModule);
                 }
                 Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
                 Payload::End(_) => depth = depth.saturating_sub(1),
                 Payload::ComponentImportSection(section) if depth == 0 => {
                     for import in section {
-                        imports.push(import.map_err(damaged)?.name.name.to_owned());
+                        let import = import.map_err(damaged)?;
+                        // A world that uses a type of an interface imports its name.
+                        if !matches!(import.ty, ComponentTypeRef::Type(_)) {
+                            imports.push(import.name.name.to_owned());
+                        }
                     }
                 }
                 Payload::ComponentExportSection(section) if depth == 0 => {
@@ -190,13 +174,9 @@ fn interface_version(
         let Some(rest) = name.strip_prefix(INTERFACE_PREFIX) else {
             continue;
         };
-        let version = rest
-            .split_once('@')
-            .and_then(|(_, version)| parse_version(version));
+        let version = rest.split_once('@').and_then(|(_, version)| parse_version(version));
         let Some(version) = version else {
-            return Err(GateError::Damaged(format!(
-                "`{name}` names no interface version"
-            )));
+            return Err(GateError::Damaged(format!("`{name}` names no interface version")));
         };
         highest = highest.max(Some(version));
     }
@@ -205,11 +185,8 @@ fn interface_version(
 
 fn parse_version(text: &str) -> Option<InterfaceVersion> {
     let mut parts = text.split('.').map(|part| part.parse::<u64>().ok());
-    let version = InterfaceVersion {
-        major: parts.next()??,
-        minor: parts.next()??,
-        patch: parts.next()??,
-    };
+    let version =
+        InterfaceVersion { major: parts.next()??, minor: parts.next()??, patch: parts.next()?? };
     parts.next().is_none().then_some(version)
 }
 

@@ -105,11 +105,7 @@ pub fn parse_description(json: &str) -> Result<PluginDescriptor, String> {
     let descriptor = PluginDescriptor {
         inputs: read.inputs,
         outputs: read.outputs,
-        states: read
-            .states
-            .into_iter()
-            .map(state)
-            .collect::<Result<_, _>>()?,
+        states: read.states.into_iter().map(state).collect::<Result<_, _>>()?,
         metrics: read.metrics.into_iter().map(metric).collect(),
     };
     if descriptor.inputs.is_empty() {
@@ -118,10 +114,7 @@ pub fn parse_description(json: &str) -> Result<PluginDescriptor, String> {
     check_names("inputs", descriptor.inputs.iter())?;
     check_names("outputs", descriptor.outputs.iter())?;
     check_names("states", descriptor.states.iter().map(|state| &state.name))?;
-    check_names(
-        "metrics",
-        descriptor.metrics.iter().map(|metric| &metric.name),
-    )?;
+    check_names("metrics", descriptor.metrics.iter().map(|metric| &metric.name))?;
     Ok(descriptor)
 }
 
@@ -140,12 +133,7 @@ fn state(state: State) -> Result<StateDescriptor, String> {
         }
         text => text.map(expiry),
     };
-    Ok(StateDescriptor {
-        name: state.name,
-        kind,
-        schema_version: state.schema_version,
-        expiry,
-    })
+    Ok(StateDescriptor { name: state.name, kind, schema_version: state.schema_version, expiry })
 }
 
 fn expiry(text: ExpiryText) -> Expiry {
@@ -165,10 +153,7 @@ fn metric(metric: Metric) -> MetricDescriptor {
         MetricText::Gauge => MetricKind::Gauge,
         MetricText::Histogram => MetricKind::Histogram,
     };
-    MetricDescriptor {
-        name: metric.name,
-        kind,
-    }
+    MetricDescriptor { name: metric.name, kind }
 }
 
 fn check_names<'a>(list: &str, names: impl Iterator<Item = &'a String>) -> Result<(), String> {
@@ -204,11 +189,8 @@ mod tests {
             "states":[{"name":"latest","kind":"map","schema_version":1,
                        "expiry":{"after_ms":1000,"domain":"processing","refresh":"read_and_write"}}],
             "metrics":[{"name":"matched","kind":"histogram"}]}"#;
-        let expiry = Expiry {
-            after: 1000,
-            domain: ExpiryDomain::ProcessingTime,
-            refresh_on_read: true,
-        };
+        let expiry =
+            Expiry { after: 1000, domain: ExpiryDomain::ProcessingTime, refresh_on_read: true };
         let expected = PluginDescriptor {
             inputs: vec!["orders".to_owned()],
             outputs: vec!["main".to_owned()],
@@ -265,10 +247,7 @@ mod tests {
     #[test]
     fn more_than_a_thousand_names_are_refused() {
         let names: Vec<String> = (0..1001).map(|number| format!("\"o{number}\"")).collect();
-        let json = format!(
-            r#"{{"version":1,"inputs":["a"],"outputs":[{}]}}"#,
-            names.join(",")
-        );
+        let json = format!(r#"{{"version":1,"inputs":["a"],"outputs":[{}]}}"#, names.join(","));
         assert_eq!(refused(&json), "`outputs` has more than 1000 names");
     }
 

@@ -58,14 +58,8 @@ impl Engine {
 
 /// Returns a deadline in ticks: one more than it takes, because the first may come at once.
 pub(crate) fn ticks(deadline: Duration) -> u64 {
-    let ticks = deadline
-        .as_millis()
-        .div_ceil(Engine::TICK.as_millis())
-        .max(1);
-    u64::try_from(ticks)
-        .unwrap_or(u64::MAX / 2)
-        .saturating_add(1)
-        .min(u64::MAX / 2)
+    let ticks = deadline.as_millis().div_ceil(Engine::TICK.as_millis()).max(1);
+    u64::try_from(ticks).unwrap_or(u64::MAX / 2).saturating_add(1).min(u64::MAX / 2)
 }
 
 fn tick(engine: &EngineWeak) {
@@ -78,10 +72,7 @@ fn tick(engine: &EngineWeak) {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "this is the place that configures the engine"
-)]
+#[expect(clippy::disallowed_methods, reason = "this is the place that configures the engine")]
 fn config() -> Config {
     let mut config = Config::new();
     config

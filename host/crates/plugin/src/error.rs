@@ -117,11 +117,7 @@ pub enum GateError {
 
 fn spoken() -> String {
     let InterfaceVersion { major, minor, .. } = HOST_INTERFACE;
-    if minor == 0 {
-        format!("{major}.0")
-    } else {
-        format!("{major}.0 to {major}.{minor}")
-    }
+    if minor == 0 { format!("{major}.0") } else { format!("{major}.0 to {major}.{minor}") }
 }
 
 fn advice(wants: InterfaceVersion) -> String {

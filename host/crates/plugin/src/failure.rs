@@ -28,10 +28,9 @@ pub(crate) fn trap_of(error: ContextError) -> wasmtime::Error {
     let failure = match error {
         ContextError::Refused(failure) => failure,
         // The lane stops for it; what the call is told does not matter.
-        ContextError::Store(error) => CallFailure {
-            kind: FailureKind::Trap,
-            message: error.to_string(),
-        },
+        ContextError::Store(error) => {
+            CallFailure { kind: FailureKind::Trap, message: error.to_string() }
+        }
     };
     wasmtime::Error::new(Refused(failure))
 }
@@ -45,24 +44,15 @@ pub(crate) fn classify(
     let place = place(error);
     if let Some(Refused(failure)) = error.downcast_ref::<Refused>() {
         let message = format!("{}{place}", failure.message);
-        return CallFailure {
-            kind: failure.kind,
-            message,
-        };
+        return CallFailure { kind: failure.kind, message };
     }
     let trap = error.downcast_ref::<Trap>().copied();
     if trap == Some(Trap::Interrupt) {
         let message = format!("the call ran longer than {:?}{place}", limits.deadline);
-        return CallFailure {
-            kind: FailureKind::Deadline,
-            message,
-        };
+        return CallFailure { kind: FailureKind::Deadline, message };
     }
     if let Some(message) = panic_message {
-        return CallFailure {
-            kind: FailureKind::Trap,
-            message: format!("{message}{place}"),
-        };
+        return CallFailure { kind: FailureKind::Trap, message: format!("{message}{place}") };
     }
     let cause = error.root_cause().to_string();
     if cause.contains("fuel allocated for hostcalls") {
@@ -70,28 +60,19 @@ pub(crate) fn classify(
             "the plugin handed over more than {} bytes in one call of an import{place}",
             limits.import_bytes
         );
-        return CallFailure {
-            kind: FailureKind::Limit,
-            message,
-        };
+        return CallFailure { kind: FailureKind::Limit, message };
     }
     let message = match trap {
         Some(Trap::StackOverflow) => format!("the plugin ran out of stack{place}"),
         Some(trap) => format!("{trap}{place}"),
         None => format!("{}{place}", cut(&cause, TEXT_BYTES_MAX)),
     };
-    CallFailure {
-        kind: FailureKind::Trap,
-        message,
-    }
+    CallFailure { kind: FailureKind::Trap, message }
 }
 
 /// Returns the failure of a handler that returned an error.
 pub(crate) fn refused_by_guest(message: &str) -> CallFailure {
-    CallFailure {
-        kind: FailureKind::Error,
-        message: cut(message, TEXT_BYTES_MAX).to_owned(),
-    }
+    CallFailure { kind: FailureKind::Error, message: cut(message, TEXT_BYTES_MAX).to_owned() }
 }
 
 /// Returns as much of a text as fits into `max` bytes.
@@ -99,64 +80,54 @@ pub(crate) fn cut(text: &str, max: usize) -> &str {
     &text[..text.floor_char_boundary(max)]
 }
 
-/// Returns ` at function (file:line) < …`: the innermost frames that are not the panic's own.
+/// Returns ` at function (file:line) < …`: the innermost frames that are the plugin's own.
 fn place(error: &wasmtime::Error) -> String {
-    let Some(backtrace) = error.downcast_ref::<WasmBacktrace>() else {
-        return String::new();
-    };
-    let frames = backtrace
-        .frames()
-        .iter()
-        .flat_map(frame_texts)
-        .filter(|text| !is_noise(text));
+    let Some(backtrace) = error.downcast_ref::<WasmBacktrace>() else { return String::new() };
+    let frames = backtrace.frames().iter().flat_map(places);
     let mut text = String::new();
-    for (index, frame) in frames.take(FRAMES_MAX).enumerate() {
+    for (index, place) in frames.filter(Place::is_of_the_plugin).take(FRAMES_MAX).enumerate() {
         let joint = if index == 0 { " at " } else { " < " };
-        write!(text, "{joint}{frame}").expect("a String takes all that is written");
+        write!(text, "{joint}{}", place.function).expect("a String takes all that is written");
+        if let Some((file, line)) = place.line {
+            write!(text, " ({file}:{line})").expect("a String takes all that is written");
+        }
     }
     text
 }
 
-fn frame_texts(frame: &FrameInfo) -> Vec<String> {
+/// One function on the guest's stack.
+struct Place<'a> {
+    function: String,
+    line: Option<(&'a str, u32)>,
+}
+
+impl Place<'_> {
+    /// Returns whether it says where the plugin was, rather than how the standard library stops it.
+    fn is_of_the_plugin(&self) -> bool {
+        const MACHINERY: [&str; 7] =
+            ["core::", "std::", "alloc::", "__rust", "rust_", "cabi_", "wit_bindgen::rt"];
+        let is_library =
+            |file: &str| file.starts_with("/rustc/") || file.contains("/rustlib/src/rust/library/");
+        !self.line.is_some_and(|(file, _)| is_library(file))
+            && !MACHINERY.iter().any(|part| self.function.starts_with(part))
+    }
+}
+
+/// Returns the functions of a frame, the inlined ones first.
+fn places(frame: &FrameInfo) -> Vec<Place<'_>> {
     if frame.symbols().is_empty() {
-        let demangled = frame.func_name().map(|name| wasmtime_name(name));
-        return demangled.into_iter().collect();
+        let named = frame.func_name().map(|name| Place { function: demangle(name), line: None });
+        return named.into_iter().collect();
     }
     let symbols = frame.symbols().iter();
-    symbols
-        .filter_map(|symbol| {
-            let name = wasmtime_name(symbol.name()?);
-            let Some((file, line)) = symbol.file().zip(symbol.line()) else {
-                return Some(name);
-            };
-            Some(format!("{name} ({file}:{line})"))
-        })
-        .collect()
+    let named = symbols.filter_map(|symbol| {
+        let line = symbol.file().zip(symbol.line());
+        Some(Place { function: demangle(symbol.name()?), line })
+    });
+    named.collect()
 }
 
-/// Returns a name without the hash that Rust's mangling ends with.
-fn wasmtime_name(name: &str) -> String {
-    match name.rsplit_once("::h") {
-        Some((name, hash)) if hash.len() == 16 => name.to_owned(),
-        Some(_) | None => name.to_owned(),
-    }
-}
-
-/// Returns whether a frame says how a panic works rather than where it happened.
-fn is_noise(frame: &str) -> bool {
-    const MACHINERY: [&str; 12] = [
-        "core::panicking",
-        "core::option::",
-        "core::result::",
-        "std::panicking",
-        "std::sys",
-        "std::process",
-        "__rust",
-        "_rust",
-        "rust_",
-        "panic_abort",
-        "abort",
-        "cabi_",
-    ];
-    MACHINERY.iter().any(|part| frame.starts_with(part))
+/// Returns a function's name as its author wrote it, without the compiler's hash.
+fn demangle(name: &str) -> String {
+    format!("{:#}", rustc_demangle::demangle(name))
 }

@@ -36,10 +36,7 @@ pub struct GateOptions {
 
 impl Default for GateOptions {
     fn default() -> Self {
-        Self {
-            file_bytes_max: 64 << 20,
-            limits: Limits::default(),
-        }
+        Self { file_bytes_max: 64 << 20, limits: Limits::default() }
     }
 }
 
@@ -52,9 +49,7 @@ pub struct Gate {
 
 impl std::fmt::Debug for Gate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Gate")
-            .field("options", &self.options)
-            .finish_non_exhaustive()
+        f.debug_struct("Gate").field("options", &self.options).finish_non_exhaustive()
     }
 }
 
@@ -67,11 +62,7 @@ impl Gate {
     pub fn new(engine: &Engine, options: GateOptions) -> Result<Self, EngineError> {
         let linker = imports::linker(engine)
             .map_err(|error| EngineError::Unsupported(format!("{error:#}")))?;
-        Ok(Self {
-            engine: engine.clone(),
-            linker,
-            options,
-        })
+        Ok(Self { engine: engine.clone(), linker, options })
     }
 
     /// Returns the revision of a plugin file with its configuration (JSON).
@@ -89,10 +80,7 @@ impl Gate {
     ///
     /// When it is refused.
     pub fn load_bytes(&self, bytes: Vec<u8>, config: &str) -> Result<Revision, GateError> {
-        self.admit(
-            &Artifact::parse(bytes, self.options.file_bytes_max)?,
-            config,
-        )
+        self.admit(&Artifact::parse(bytes, self.options.file_bytes_max)?, config)
     }
 
     /// Returns the revision of a parsed component with its configuration (JSON).
@@ -139,11 +127,7 @@ impl Gate {
                 }
             }
         }
-        if names.is_empty() {
-            Ok(())
-        } else {
-            Err(GateError::ForeignImports { names })
-        }
+        if names.is_empty() { Ok(()) } else { Err(GateError::ForeignImports { names }) }
     }
 
     /// Runs `describe` on an instance of its own.
@@ -161,9 +145,9 @@ impl Gate {
         store.set_epoch_deadline(ticks(limits.deadline));
         match describe.call(&mut store, (config,)) {
             Ok((Ok(json),)) => parse_description(&json).map_err(GateError::BadDescription),
-            Ok((Err(message),)) => Err(GateError::ConfigRefused(
-                cut(&message, TEXT_BYTES_MAX).to_owned(),
-            )),
+            Ok((Err(message),)) => {
+                Err(GateError::ConfigRefused(cut(&message, TEXT_BYTES_MAX).to_owned()))
+            }
             Err(error) => {
                 let message = store.data_mut().take_panic_message();
                 Err(GateError::DescribeFailed(classify(&error, message, limits)))
@@ -192,10 +176,7 @@ fn wrong_export(export: &str, error: &wasmtime::Error) -> GateError {
 fn offered(interface: &str) -> Option<&'static [&'static str]> {
     let name = interface.strip_prefix(INTERFACE_PREFIX)?;
     let name = name.split_once('@').map_or(name, |(name, _)| name);
-    OFFERED
-        .iter()
-        .find(|(offered, _)| *offered == name)
-        .map(|(_, functions)| *functions)
+    OFFERED.iter().find(|(offered, _)| *offered == name).map(|(_, functions)| *functions)
 }
 
 fn refuse_foreign_imports(artifact: &Artifact) -> Result<(), GateError> {
@@ -203,21 +184,11 @@ fn refuse_foreign_imports(artifact: &Artifact) -> Result<(), GateError> {
     let is_ours = |name: &String| name.starts_with(INTERFACE_PREFIX);
     let foreign = artifact.imports().iter().filter(|name| !is_ours(name));
     let names: Vec<String> = foreign.cloned().collect();
-    if names.is_empty() {
-        Ok(())
-    } else {
-        Err(GateError::ForeignImports { names })
-    }
+    if names.is_empty() { Ok(()) } else { Err(GateError::ForeignImports { names }) }
 }
 
 fn refuse_missing_exports(artifact: &Artifact) -> Result<(), GateError> {
-    let missing = EXPORTS
-        .iter()
-        .filter(|name| !artifact.exports().iter().any(|has| has == *name));
+    let missing = EXPORTS.iter().filter(|name| !artifact.exports().iter().any(|has| has == *name));
     let names: Vec<String> = missing.map(|name| format!("`{name}`")).collect();
-    if names.is_empty() {
-        Ok(())
-    } else {
-        Err(GateError::MissingExports { names })
-    }
+    if names.is_empty() { Ok(()) } else { Err(GateError::MissingExports { names }) }
 }

@@ -88,15 +88,7 @@ pub fn build_guest(
     let mut command = route.cargo();
     command
         .current_dir(crate_dir)
-        .args([
-            "build",
-            "--release",
-            "--lib",
-            "--target",
-            TARGET,
-            "--package",
-            &guest.package,
-        ])
+        .args(["build", "--release", "--lib", "--target", TARGET, "--package", &guest.package])
         .arg("--target-dir")
         .arg(&target_dir);
     let output = run(&mut command)?;
@@ -111,11 +103,7 @@ pub fn build_guest(
     let component = encode_component(&module)?;
     let component_file = guests.join(&file);
     write_whole(&component_file, &component)?;
-    progress(&format!(
-        "wrote {} ({} bytes)",
-        component_file.display(),
-        component.len()
-    ));
+    progress(&format!("wrote {} ({} bytes)", component_file.display(), component.len()));
     Ok(component_file)
 }
 
@@ -147,31 +135,19 @@ struct Target {
 
 fn describe_crate(crate_dir: &Path) -> Result<GuestCrate, BuildError> {
     let manifest = crate_dir.join("Cargo.toml");
-    let manifest = manifest
-        .canonicalize()
-        .map_err(|_absent| BuildError::NoCrate(crate_dir.to_owned()))?;
+    let manifest =
+        manifest.canonicalize().map_err(|_absent| BuildError::NoCrate(crate_dir.to_owned()))?;
     let mut command = Command::new(cargo_program());
     command
         .current_dir(crate_dir)
-        .args([
-            "metadata",
-            "--no-deps",
-            "--format-version",
-            "1",
-            "--manifest-path",
-        ])
+        .args(["metadata", "--no-deps", "--format-version", "1", "--manifest-path"])
         .arg(&manifest);
     let output = run(&mut command)?;
     if !output.status.success() {
-        return Err(BuildError::Cargo(
-            String::from_utf8_lossy(&output.stderr).into_owned(),
-        ));
+        return Err(BuildError::Cargo(String::from_utf8_lossy(&output.stderr).into_owned()));
     }
     let metadata: Metadata = serde_json::from_slice(&output.stdout)?;
-    let package = metadata
-        .packages
-        .into_iter()
-        .find(|package| package.manifest_path == manifest);
+    let package = metadata.packages.into_iter().find(|package| package.manifest_path == manifest);
     let Some(package) = package else {
         return Err(BuildError::NoCrate(crate_dir.to_owned()));
     };
@@ -193,21 +169,12 @@ fn cargo_program() -> PathBuf {
     }
     let paths = env::var_os("PATH").unwrap_or_default();
     let in_path = env::split_paths(&paths).any(|folder| folder.join("cargo").exists());
-    if in_path {
-        "cargo".into()
-    } else {
-        route::DEBIAN_CARGO.into()
-    }
+    if in_path { "cargo".into() } else { route::DEBIAN_CARGO.into() }
 }
 
 fn run(command: &mut Command) -> Result<Output, BuildError> {
     // What the caller's build is told must not reach a guest's.
-    for name in [
-        "RUSTFLAGS",
-        "CARGO_ENCODED_RUSTFLAGS",
-        "CARGO_BUILD_TARGET",
-        "CARGO_MAKEFLAGS",
-    ] {
+    for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET", "CARGO_MAKEFLAGS"] {
         command.env_remove(name);
     }
     command.output().map_err(|source| BuildError::NotRun {
@@ -224,8 +191,5 @@ fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), BuildError> {
 }
 
 fn file_error(path: &Path) -> impl FnOnce(io::Error) -> BuildError + '_ {
-    move |source| BuildError::File {
-        path: path.to_owned(),
-        source,
-    }
+    move |source| BuildError::File { path: path.to_owned(), source }
 }

@@ -44,13 +44,8 @@ pub(crate) const OFFERED: [(&str, &[&str]); 5] = [
 /// Returns the imports of the interface that this host speaks.
 pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<HostState>> {
     let mut linker = Linker::new(engine.inner());
-    let adders: [fn(&mut Interface<'_>) -> wasmtime::Result<()>; 5] = [
-        state::add,
-        timers::add,
-        context::add,
-        output::add,
-        telemetry::add,
-    ];
+    let adders: [fn(&mut Interface<'_>) -> wasmtime::Result<()>; 5] =
+        [state::add, timers::add, context::add, output::add, telemetry::add];
     for ((name, _), add) in OFFERED.iter().zip(adders) {
         let name = format!("{INTERFACE_PREFIX}{name}@{HOST_INTERFACE}");
         add(&mut linker.instance(&name)?)?;
@@ -105,11 +100,8 @@ mod tests {
         let described: BTreeMap<&str, Vec<&str>> = interfaces
             .iter()
             .map(|(name, id)| {
-                let mut names: Vec<&str> = resolve.interfaces[*id]
-                    .functions
-                    .keys()
-                    .map(String::as_str)
-                    .collect();
+                let mut names: Vec<&str> =
+                    resolve.interfaces[*id].functions.keys().map(String::as_str).collect();
                 names.sort_unstable();
                 (name.as_str(), names)
             })
@@ -123,12 +115,7 @@ mod tests {
             })
             .collect();
         assert_eq!(offered, described);
-        let version = resolve.packages[package]
-            .name
-            .version
-            .as_ref()
-            .unwrap()
-            .to_string();
+        let version = resolve.packages[package].name.version.as_ref().unwrap().to_string();
         assert_eq!(version, HOST_INTERFACE.to_string());
     }
 

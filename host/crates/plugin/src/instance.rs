@@ -82,21 +82,12 @@ impl Live {
         instance: &wasmtime::component::Instance,
     ) -> Result<Self, (&'static str, wasmtime::Error)> {
         let at = |export| move |error| (export, error);
-        let open = instance
-            .get_typed_func(&mut store, "open")
-            .map_err(at("open"))?;
+        let open = instance.get_typed_func(&mut store, "open").map_err(at("open"))?;
         let process_element = instance
             .get_typed_func(&mut store, "process-element")
             .map_err(at("process-element"))?;
-        let on_timer = instance
-            .get_typed_func(&mut store, "on-timer")
-            .map_err(at("on-timer"))?;
-        Ok(Self {
-            store,
-            open,
-            process_element,
-            on_timer,
-        })
+        let on_timer = instance.get_typed_func(&mut store, "on-timer").map_err(at("on-timer"))?;
+        Ok(Self { store, open, process_element, on_timer })
     }
 
     /// Runs `open`.
@@ -182,10 +173,7 @@ impl Instance {
     /// Returns the most linear memory that any of its instantiations held, in bytes.
     #[must_use]
     pub fn peak_memory_bytes(&self) -> usize {
-        let live = self
-            .live
-            .as_ref()
-            .map_or(0, |live| live.store.data().memory_bytes_peak());
+        let live = self.live.as_ref().map_or(0, |live| live.store.data().memory_bytes_peak());
         self.memory_bytes_peak.max(live)
     }
 
@@ -214,10 +202,7 @@ impl Instance {
         live.store.set_epoch_deadline(ticks(limits.deadline));
         let returned = hand_over_early(live).and_then(|()| handler(live));
         let state = live.store.data_mut();
-        let context = state
-            .context
-            .take()
-            .expect("every import puts the context back");
+        let context = state.context.take().expect("every import puts the context back");
         let result = match returned {
             Ok((Ok(()),)) => return (context, Ok(())),
             Ok((Err(message),)) => refused_by_guest(&message),
@@ -249,14 +234,12 @@ impl Instance {
 impl LiveError {
     fn into_failure(self) -> CallFailure {
         match self {
-            Self::Refused(message) => CallFailure {
-                kind: FailureKind::Error,
-                message: format!("`open`: {message}"),
-            },
-            Self::Open(failure) => CallFailure {
-                kind: failure.kind,
-                message: format!("`open`: {}", failure.message),
-            },
+            Self::Refused(message) => {
+                CallFailure { kind: FailureKind::Error, message: format!("`open`: {message}") }
+            }
+            Self::Open(failure) => {
+                CallFailure { kind: failure.kind, message: format!("`open`: {}", failure.message) }
+            }
         }
     }
 }
@@ -282,16 +265,11 @@ fn hand_over_early(live: &mut Live) -> wasmtime::Result<()> {
 
 impl MatchFunction for Instance {
     fn process_element(&mut self, context: Box<Context>) -> (Box<Context>, CallResult) {
-        let Subject::Record {
-            role, record, time, ..
-        } = &context.current().subject
-        else {
+        let Subject::Record { role, record, time, .. } = &context.current().subject else {
             return (context, Err(misplaced("process-element", "record")));
         };
         let params = (*role, record.value.clone(), *time);
-        self.call(context, |live| {
-            live.process_element.call(&mut live.store, params)
-        })
+        self.call(context, |live| live.process_element.call(&mut live.store, params))
     }
 
     fn on_timer(&mut self, context: Box<Context>) -> (Box<Context>, CallResult) {
@@ -309,8 +287,5 @@ impl MatchFunction for Instance {
 
 fn misplaced(export: &str, expected: &str) -> CallFailure {
     let message = format!("`{export}` was called without a {expected} at hand");
-    CallFailure {
-        kind: FailureKind::Limit,
-        message,
-    }
+    CallFailure { kind: FailureKind::Limit, message }
 }

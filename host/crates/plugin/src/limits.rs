@@ -17,10 +17,6 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            memory_bytes: 64 << 20,
-            deadline: Duration::from_secs(1),
-            import_bytes: 32 << 20,
-        }
+        Self { memory_bytes: 64 << 20, deadline: Duration::from_secs(1), import_bytes: 32 << 20 }
     }
 }

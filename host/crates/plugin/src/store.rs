@@ -97,9 +97,7 @@ impl ResourceLimiter for HostState {
         desired: usize,
         _maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
-        let wanted = self
-            .memory_bytes
-            .saturating_add(desired.saturating_sub(current));
+        let wanted = self.memory_bytes.saturating_add(desired.saturating_sub(current));
         if wanted > self.memory_bytes_max {
             // An error ends the call: a guest that could see the refusal could behave otherwise
             // on a host with another limit.
@@ -114,9 +112,7 @@ impl ResourceLimiter for HostState {
     }
 
     fn memory_grow_failed(&mut self, error: wasmtime::Error) -> wasmtime::Result<()> {
-        Err(memory_failure(format!(
-            "the plugin's memory cannot grow: {error:#}"
-        )))
+        Err(memory_failure(format!("the plugin's memory cannot grow: {error:#}")))
     }
 
     fn table_growing(
@@ -135,9 +131,7 @@ impl ResourceLimiter for HostState {
     }
 
     fn table_grow_failed(&mut self, error: wasmtime::Error) -> wasmtime::Result<()> {
-        Err(memory_failure(format!(
-            "the plugin's table cannot grow: {error:#}"
-        )))
+        Err(memory_failure(format!("the plugin's table cannot grow: {error:#}")))
     }
 
     fn instances(&self) -> usize {
@@ -156,8 +150,5 @@ impl ResourceLimiter for HostState {
 const TABLE_ELEMENTS_MAX: usize = 100_000;
 
 fn memory_failure(message: String) -> wasmtime::Error {
-    wasmtime::Error::new(Refused(CallFailure {
-        kind: FailureKind::Memory,
-        message,
-    }))
+    wasmtime::Error::new(Refused(CallFailure { kind: FailureKind::Memory, message }))
 }

@@ -130,10 +130,7 @@ fn behave(behaviour: &[u8], rest: &[u8], input: u32, time: Option<i64>) -> Resul
         b"panic" => stop("the plugin lost its way"),
         b"trap" => trap(),
         b"error" => {
-            return Err(format!(
-                "{} is not a currency",
-                String::from_utf8_lossy(rest)
-            ));
+            return Err(format!("{} is not a currency", String::from_utf8_lossy(rest)));
         }
         b"huge-error" => return Err("e".repeat(1 << 20)),
         b"loop" => spin(),
@@ -143,6 +140,9 @@ fn behave(behaviour: &[u8], rest: &[u8], input: u32, time: Option<i64>) -> Resul
         b"allocate" => allocate(),
         b"recurse" => {
             black_box(recurse(1));
+        }
+        b"recurse-large" => {
+            black_box(recurse_with_large_frames(1));
         }
         b"emit-without-end" => loop {
             output::emit(MAIN, None, Some(b"again"), &[], None);
@@ -163,10 +163,7 @@ fn behave(behaviour: &[u8], rest: &[u8], input: u32, time: Option<i64>) -> Resul
         }
         b"entry-in-value" => state::put(VALUE, b"entry", b"x"),
         other => {
-            return Err(format!(
-                "no such behaviour: {}",
-                String::from_utf8_lossy(other)
-            ));
+            return Err(format!("no such behaviour: {}", String::from_utf8_lossy(other)));
         }
     }
     Ok(())
@@ -180,10 +177,7 @@ fn bounce(rest: &[u8]) {
 }
 
 fn fill_map(rest: &[u8]) {
-    for entry in rest
-        .split(|byte| *byte == b' ')
-        .filter(|entry| !entry.is_empty())
-    {
+    for entry in rest.split(|byte| *byte == b' ').filter(|entry| !entry.is_empty()) {
         state::put(MAP, entry, &entry.to_ascii_uppercase());
     }
 }
@@ -232,18 +226,12 @@ fn emit_context(input: u32, time: Option<i64>) {
 /// Emits the record's own headers and one more.
 fn emit_headers() {
     let mut headers = context::headers();
-    headers.push(context::Header {
-        name: "added".to_owned(),
-        value: None,
-    });
+    headers.push(context::Header { name: "added".to_owned(), value: None });
     output::emit(MAIN, Some(b"other"), None, &headers, None);
 }
 
 fn emit_many_headers() {
-    let header = context::Header {
-        name: "n".repeat(1 << 10),
-        value: Some(vec![0; 1 << 10]),
-    };
+    let header = context::Header { name: "n".repeat(1 << 10), value: Some(vec![0; 1 << 10]) };
     output::emit(MAIN, None, None, &vec![header; 10_000], None);
 }
 
@@ -285,13 +273,17 @@ fn allocate() -> ! {
     }
 }
 
-#[expect(
-    unconditional_recursion,
-    reason = "running out of stack is what it is for"
-)]
+/// Runs out of the machine's stack.
+#[expect(unconditional_recursion, reason = "running out of stack is what it is for")]
 fn recurse(depth: u64) -> u64 {
-    let frame = black_box([depth; 32]);
-    recurse(depth + 1) + black_box(frame)[0]
+    recurse(depth + 1) + black_box(depth)
+}
+
+/// Runs out of the stack that lies in the guest's memory.
+#[expect(unconditional_recursion, reason = "running out of stack is what it is for")]
+fn recurse_with_large_frames(depth: u64) -> u64 {
+    let frame = black_box([depth; 128]);
+    recurse_with_large_frames(depth + 1) + black_box(frame)[0]
 }
 
 fn split(value: &[u8]) -> (&[u8], &[u8]) {
@@ -308,5 +300,5 @@ fn word(config: &str) -> &str {
 
 /// What follows the first word of a configuration that is given as it is.
 fn literal(config: &str) -> &str {
-    config.split_once(' ').map_or("", |(_, rest)| rest)
+    config.trim_matches('"').split_once(' ').map_or("", |(_, rest)| rest)
 }

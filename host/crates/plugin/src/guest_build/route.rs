@@ -86,9 +86,7 @@ impl Route {
 fn installed_target(crate_dir: &Path) -> Result<(), String> {
     let how = format!("- with rustup: `rustup target add {TARGET}`");
     let mut command = Command::new(env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
-    command
-        .current_dir(crate_dir)
-        .args(["--print", "target-libdir", "--target", TARGET]);
+    command.current_dir(crate_dir).args(["--print", "target-libdir", "--target", TARGET]);
     let Some(folder) = printed_path(&mut command) else {
         return Err(format!("{how} (no `rustc` was found in PATH)"));
     };
@@ -108,9 +106,7 @@ fn build_std() -> Result<PathBuf, String> {
     }
     let sysroot = printed_path(Command::new(DEBIAN_RUSTC).args(["--print", "sysroot"]));
     let Some(sysroot) = sysroot else {
-        return Err(format!(
-            "{how} ({DEBIAN_RUSTC} does not say where its libraries are)"
-        ));
+        return Err(format!("{how} ({DEBIAN_RUSTC} does not say where its libraries are)"));
     };
     let source = sysroot.join("lib/rustlib/src/rust/library");
     if !source.is_dir() {
@@ -119,10 +115,7 @@ fn build_std() -> Result<PathBuf, String> {
     find_lld(&sysroot).ok_or_else(|| {
         let package = fs::read_link("/usr/bin/rust-lld")
             .ok()
-            .and_then(|link| {
-                link.file_name()
-                    .map(|name| name.to_string_lossy().into_owned())
-            })
+            .and_then(|link| link.file_name().map(|name| name.to_string_lossy().into_owned()))
             .unwrap_or_else(|| "lld".to_owned());
         format!("{how} and a linker: `apt-get install {package}` (no `rust-lld` was found)")
     })
@@ -153,9 +146,7 @@ fn linkers_below(sysroot: &Path) -> Vec<PathBuf> {
 /// Returns the entries of a folder, sorted so that the choice does not vary.
 fn folders(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten();
-    let mut paths: Vec<PathBuf> = entries
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .collect();
+    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
     paths.sort();
     paths
 }

@@ -6,14 +6,8 @@ use wasmtime::component::{ComponentType, Lift, Lower};
 use super::{Call, Interface, with_context};
 
 /// The functions defined here.
-pub(super) const NAMES: &[&str] = &[
-    "key",
-    "watermark",
-    "processing-time",
-    "is-late",
-    "current-position",
-    "headers",
-];
+pub(super) const NAMES: &[&str] =
+    &["key", "watermark", "processing-time", "is-late", "current-position", "headers"];
 
 /// `header` of the interface.
 #[derive(ComponentType, Lift, Lower)]
@@ -33,9 +27,7 @@ struct PositionLowered {
 
 pub(super) fn add(interface: &mut Interface<'_>) -> wasmtime::Result<()> {
     interface.func_wrap("key", |store: Call<'_>, (): ()| {
-        with_context(store, |context, _| {
-            Ok((context.key().map(|key| key.0.clone()),))
-        })
+        with_context(store, |context, _| Ok((context.key().map(|key| key.0.clone()),)))
     })?;
     interface.func_wrap("watermark", |store: Call<'_>, (): ()| {
         with_context(store, |context, _| Ok((context.watermark(),)))
@@ -49,10 +41,7 @@ pub(super) fn add(interface: &mut Interface<'_>) -> wasmtime::Result<()> {
     interface.func_wrap("current-position", |store: Call<'_>, (): ()| {
         with_context(store, |context, _| {
             let (partition, offset) = context.position();
-            Ok((PositionLowered {
-                partition: partition.0.into(),
-                offset,
-            },))
+            Ok((PositionLowered { partition: partition.0.into(), offset },))
         })
     })?;
     interface.func_wrap("headers", |store: Call<'_>, (): ()| {

@@ -11,13 +11,7 @@ use super::{Call, Interface, bytes_of, context::HeaderLifted, with_context};
 /// The functions defined here.
 pub(super) const NAMES: &[&str] = &["emit", "forward"];
 
-type EmitParams = (
-    u32,
-    Option<WasmList<u8>>,
-    Option<WasmList<u8>>,
-    Vec<HeaderLifted>,
-    Option<i64>,
-);
+type EmitParams = (u32, Option<WasmList<u8>>, Option<WasmList<u8>>, Vec<HeaderLifted>, Option<i64>);
 
 pub(super) fn add(interface: &mut Interface<'_>) -> wasmtime::Result<()> {
     interface.func_wrap(
@@ -40,9 +34,7 @@ fn headers_of(lifted: Vec<HeaderLifted>) -> Headers {
     if lifted.is_empty() {
         return Headers::default();
     }
-    let headers = lifted.into_iter().map(|header| Header {
-        name: header.name,
-        value: header.value,
-    });
+    let headers =
+        lifted.into_iter().map(|header| Header { name: header.name, value: header.value });
     Headers::new(headers.collect())
 }

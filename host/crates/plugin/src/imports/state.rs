@@ -17,24 +17,13 @@ struct PageLowered {
     has_more: bool,
 }
 
-type ScanParams = (
-    u32,
-    WasmList<u8>,
-    Option<WasmList<u8>>,
-    Option<WasmList<u8>>,
-    u32,
-);
+type ScanParams = (u32, WasmList<u8>, Option<WasmList<u8>>, Option<WasmList<u8>>, u32);
 
 pub(super) fn add(interface: &mut Interface<'_>) -> wasmtime::Result<()> {
-    interface.func_wrap(
-        "get",
-        |store: Call<'_>, (state, entry): (u32, WasmList<u8>)| {
-            with_context(store, |context, store| {
-                context.state_get(state, entry.as_le_slice(store))
-            })
+    interface.func_wrap("get", |store: Call<'_>, (state, entry): (u32, WasmList<u8>)| {
+        with_context(store, |context, store| context.state_get(state, entry.as_le_slice(store)))
             .map(|value| (value,))
-        },
-    )?;
+    })?;
     interface.func_wrap(
         "put",
         |store: Call<'_>, (state, entry, value): (u32, WasmList<u8>, WasmList<u8>)| {
@@ -43,30 +32,17 @@ pub(super) fn add(interface: &mut Interface<'_>) -> wasmtime::Result<()> {
             })
         },
     )?;
-    interface.func_wrap(
-        "remove",
-        |store: Call<'_>, (state, entry): (u32, WasmList<u8>)| {
-            with_context(store, |context, store| {
-                context.state_remove(state, entry.as_le_slice(store))
-            })
-        },
-    )?;
+    interface.func_wrap("remove", |store: Call<'_>, (state, entry): (u32, WasmList<u8>)| {
+        with_context(store, |context, store| context.state_remove(state, entry.as_le_slice(store)))
+    })?;
     interface.func_wrap(
         "scan",
         |store: Call<'_>, (state, from, to, after, limit): ScanParams| {
             with_context(store, |context, store| {
-                let (to, after) = (
-                    bytes_of(to.as_ref(), store),
-                    bytes_of(after.as_ref(), store),
-                );
+                let (to, after) = (bytes_of(to.as_ref(), store), bytes_of(after.as_ref(), store));
                 context.state_scan(state, from.as_le_slice(store), to, after, limit)
             })
-            .map(|page| {
-                (PageLowered {
-                    entries: page.entries,
-                    has_more: page.has_more,
-                },)
-            })
+            .map(|page| (PageLowered { entries: page.entries, has_more: page.has_more },))
         },
     )?;
     interface.func_wrap(

@@ -43,33 +43,27 @@ impl From<Level> for LogLevel {
 }
 
 pub(super) fn add(interface: &mut Interface<'_>) -> wasmtime::Result<()> {
-    interface.func_wrap(
-        "log",
-        |mut store: Call<'_>, (level, text): (Level, WasmStr)| {
-            let level = LogLevel::from(level);
-            if store.data().context.is_none() {
-                let text = cut(&text.to_str(&store)?, LOG_LINE_BYTES_MAX).to_owned();
-                keep_early(&mut store, Early::Log(level, text));
-                return Ok(());
-            }
-            // Only what is kept is checked to be UTF-8 and copied: core cuts the line.
-            let text = text.to_str(&store)?.into_owned();
-            with_context(store, |context, _| {
-                context.log(level, &text);
-                Ok(())
-            })
-        },
-    )?;
-    interface.func_wrap(
-        "update-metric",
-        |mut store: Call<'_>, (metric, value): (u32, f64)| {
-            if store.data().context.is_none() {
-                keep_early(&mut store, Early::Metric(metric, value));
-                return Ok(());
-            }
-            with_context(store, |context, _| context.metric(metric, value))
-        },
-    )?;
+    interface.func_wrap("log", |mut store: Call<'_>, (level, text): (Level, WasmStr)| {
+        let level = LogLevel::from(level);
+        if store.data().context.is_none() {
+            let text = cut(&text.to_str(&store)?, LOG_LINE_BYTES_MAX).to_owned();
+            keep_early(&mut store, Early::Log(level, text));
+            return Ok(());
+        }
+        // Only what is kept is checked to be UTF-8 and copied: core cuts the line.
+        let text = text.to_str(&store)?.into_owned();
+        with_context(store, |context, _| {
+            context.log(level, &text);
+            Ok(())
+        })
+    })?;
+    interface.func_wrap("update-metric", |mut store: Call<'_>, (metric, value): (u32, f64)| {
+        if store.data().context.is_none() {
+            keep_early(&mut store, Early::Metric(metric, value));
+            return Ok(());
+        }
+        with_context(store, |context, _| context.metric(metric, value))
+    })?;
     interface.func_wrap("panic", |mut store: Call<'_>, (message,): (WasmStr,)| {
         let message = message.to_str(&store)?.into_owned();
         store.data_mut().keep_panic_message(&message);

@@ -20,9 +20,7 @@ pub(super) fn add(interface: &mut Interface<'_>) -> wasmtime::Result<()> {
     ];
     for (name, domain) in registers {
         interface.func_wrap(name, move |store: Call<'_>, (time, tag): (i64, u64)| {
-            with_context(store, |context, _| {
-                context.timer_register(domain, time, tag)
-            })
+            with_context(store, |context, _| context.timer_register(domain, time, tag))
         })?;
     }
     let deletes = [

@@ -49,11 +49,7 @@ fn context_tells_input_time_key_clocks_and_place() {
 fn record_without_key_has_no_key_and_reaches_no_state() {
     let mut lane = Lane::new();
     lane.handle_record(None, "context").unwrap();
-    assert!(
-        lane.emitted()[0].contains("key None"),
-        "{:?}",
-        lane.emitted()
-    );
+    assert!(lane.emitted()[0].contains("key None"), "{:?}", lane.emitted());
     let failure = lane.handle_record(None, "put x").unwrap_err();
     assert_eq!(failure.kind, FailureKind::Limit);
     assert!(failure.message.contains("no key"), "{}", failure.message);
@@ -66,21 +62,13 @@ fn headers_keep_order_and_null_values_in_both_directions() {
         name: name.to_owned(),
         value: value.map(Bytes::from_static),
     };
-    let headers = vec![
-        header("b", Some(b"1")),
-        header("a", None),
-        header("b", Some(b"")),
-    ];
-    lane.call(record(b"headers", Headers::new(headers.clone())))
-        .unwrap();
+    let headers = vec![header("b", Some(b"1")), header("a", None), header("b", Some(b""))];
+    lane.call(record(b"headers", Headers::new(headers.clone()))).unwrap();
     let outputs = lane.context().outputs();
     let record = outputs.iter().next().unwrap();
     let expected = [headers, vec![header("added", None)]].concat();
     assert_eq!(record.headers.as_slice(), expected);
-    assert_eq!(
-        (record.key, record.value, record.time),
-        (Some(&b"other"[..]), None, None)
-    );
+    assert_eq!((record.key, record.value, record.time), (Some(&b"other"[..]), None, None));
 }
 
 #[test]
@@ -89,19 +77,14 @@ fn forwarded_record_is_unchanged() {
     lane.call(record(b"forward", Headers::default())).unwrap();
     let outputs = lane.context().outputs();
     let record = outputs.iter().next().unwrap();
-    assert_eq!(
-        (record.key, record.value),
-        (Some(&b"raw"[..]), Some(&b"forward"[..]))
-    );
+    assert_eq!((record.key, record.value), (Some(&b"raw"[..]), Some(&b"forward"[..])));
 }
 
 #[test]
 fn tombstone_reaches_the_plugin_as_no_value() {
     let mut lane = Lane::new();
     let mut current = record(b"", Headers::default());
-    let Subject::Record { record, .. } = &mut current.subject else {
-        unreachable!()
-    };
+    let Subject::Record { record, .. } = &mut current.subject else { unreachable!() };
     record.value = None;
     let failure = lane.call(current).unwrap_err();
     assert_eq!(failure.message, "no such behaviour: ");
@@ -117,11 +100,7 @@ fn timers_are_handled_in_each_domain() {
     let continued = format!("TimerDomain::Continue {} 5", i64::MIN);
     assert_eq!(
         lane.emitted(),
-        [
-            "TimerDomain::Event 100 1",
-            "TimerDomain::Processing 300 3",
-            continued.as_str()
-        ]
+        ["TimerDomain::Event 100 1", "TimerDomain::Processing 300 3", continued.as_str()]
     );
 }
 
