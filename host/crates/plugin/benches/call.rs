@@ -18,16 +18,16 @@ use dovetail_plugin::{Engine, Gate, GateOptions, Instance, Limits};
 
 fn calls(criterion: &mut Criterion) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/guests/misbehaving");
-    let file = dovetail_plugin::build_guest(&folder, &mut |_| ()).unwrap();
-    let engine = Engine::new().unwrap();
-    let gate = Gate::new(&engine, GateOptions::default()).unwrap();
-    let bytes = fs::read(file).unwrap();
+    let file = dovetail_plugin::build_guest(&folder, &mut |_| ()).expect("the guest builds");
+    let engine = Engine::new().expect("this machine runs WebAssembly");
+    let gate = Gate::new(&engine, GateOptions::default()).expect("imports are defined");
+    let bytes = fs::read(file).expect("just written");
 
     criterion.bench_function("plugin/load", |bencher| {
-        bencher.iter(|| gate.load_bytes(bytes.clone(), "\"\"").unwrap());
+        bencher.iter(|| gate.load_bytes(bytes.clone(), "\"\"").expect("a good plugin"));
     });
 
-    let revision = gate.load_bytes(bytes.clone(), "\"\"").unwrap();
+    let revision = gate.load_bytes(bytes.clone(), "\"\"").expect("a good plugin");
     let mut instance = revision.instantiate(Limits::default());
     let mut context = Some(context(&revision));
     for (name, value) in [
@@ -43,7 +43,7 @@ fn calls(criterion: &mut Criterion) {
 }
 
 fn call(instance: &mut Instance, slot: &mut Option<Box<Context>>, current: &Current) {
-    let mut context = slot.take().unwrap();
+    let mut context = slot.take().expect("put back by every call");
     context.begin_call(current.clone());
     let (mut context, result) = instance.process_element(context);
     if result.is_err() {

@@ -5,7 +5,7 @@
 use std::{fmt, fs, io::Read, path::Path};
 
 use sha2::{Digest, Sha256};
-use wasmparser::{ComponentTypeRef, Encoding, Parser, Payload};
+use wasmparser::{ComponentImport, ComponentTypeRef, Encoding, Parser, Payload};
 
 use crate::error::GateError;
 
@@ -144,12 +144,13 @@ impl Names {
                 Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
                 Payload::End(_) => depth = depth.saturating_sub(1),
                 Payload::ComponentImportSection(section) if depth == 0 => {
+                    // A world that uses a type of an interface imports its name: not a need.
+                    let is_need = |import: &ComponentImport<'_>| {
+                        !matches!(import.ty, ComponentTypeRef::Type(_))
+                    };
                     for import in section {
                         let import = import.map_err(damaged)?;
-                        // A world that uses a type of an interface imports its name.
-                        if !matches!(import.ty, ComponentTypeRef::Type(_)) {
-                            imports.push(import.name.name.to_owned());
-                        }
+                        imports.extend(is_need(&import).then(|| import.name.name.to_owned()));
                     }
                 }
                 Payload::ComponentExportSection(section) if depth == 0 => {

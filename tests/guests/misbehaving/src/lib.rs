@@ -13,6 +13,7 @@ mod bindings {
         unreachable_pub,
         unused_qualifications,
         clippy::allow_attributes,
+        clippy::mem_forget,
         clippy::all,
         clippy::pedantic,
         reason = "generated code"
