@@ -10,6 +10,7 @@ mod plugin;
 mod run;
 mod status;
 pub(crate) mod terminal;
+mod test;
 mod timers;
 mod validate;
 
@@ -65,6 +66,11 @@ enum Command {
         after_help = "Examples:\n  dovetail validate\n  dovetail validate --connect --sample 1000 pipeline.yaml"
     )]
     Validate(validate::ValidateArgs),
+    /// Play cases: records in, results compared, on the real component without a broker.
+    #[command(
+        after_help = "Examples:\n  dovetail test\n  dovetail test tests/late.yaml --update\n  dovetail test plugins/* --output json"
+    )]
+    Test(test::TestArgs),
     /// Run a pipeline until it ends or is told to stop.
     #[command(
         after_help = "Examples:\n  dovetail run\n  dovetail run pipeline.yaml --set commit.every=25ms\n  dovetail run --print-config\n\nSIGTERM and SIGINT end the epoch, commit and exit 0; a second one exits at once."
@@ -137,6 +143,7 @@ fn execute(command: Command) -> Result<(), Failure> {
         Command::New(args) => new::new(&args),
         Command::Build(args) => build::build(&args),
         Command::Validate(args) => validate::validate(&args),
+        Command::Test(args) => test::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Status(args) => status::status(&args),
         Command::Plugin(command) => plugin::plugin(command),

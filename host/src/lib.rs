@@ -5,6 +5,7 @@
 pub mod cli;
 pub mod config;
 pub mod failure;
+pub mod sandbox;
 pub mod scaffold;
 pub mod telemetry;
 pub mod wiring;

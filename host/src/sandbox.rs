@@ -1,0 +1,274 @@
+//! `dovetail test`: event-by-event cases on the production engine and the real component.
+//!
+//! Wires cases to the runtime's lane loop over core's in-memory ports; no broker, no disk.
+//!
+//! Reading order: [`case`], [`play`], [`compare`], [`update`].
+
+mod case;
+mod compare;
+mod meter;
+mod play;
+mod prepare;
+mod store;
+mod update;
+
+use std::{
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::json;
+
+pub use self::prepare::{Engine, MakeNative};
+use self::{
+    case::Case,
+    meter::Meter,
+    play::{Mismatch, Mode, Played, play},
+    prepare::Prepared,
+};
+use crate::config::report::Problems;
+
+/// What `dovetail test` was asked for.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Case files, or folders of them.
+    pub paths: Vec<PathBuf>,
+    /// Write what came out into the cases.
+    pub update: bool,
+    /// What to play on.
+    pub engine: Engine,
+}
+
+/// How one case ended.
+#[derive(Debug, Clone)]
+pub struct CaseResult {
+    /// The file.
+    pub file: PathBuf,
+    /// The case's name.
+    pub name: String,
+    /// Where it begins.
+    pub line: usize,
+    /// Why it failed: the line, and what was expected and what came.
+    pub failures: Vec<(usize, String)>,
+}
+
+/// How all cases ended.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// Case by case.
+    pub cases: Vec<CaseResult>,
+    /// Files that `--update` has changed.
+    pub updated: Vec<PathBuf>,
+    /// Calls of the plugin, over all plays.
+    pub calls: u64,
+    /// The most memory that an instance held, in bytes.
+    pub memory_bytes_peak: u64,
+    /// How long playing took, compiling apart.
+    pub played: Duration,
+    /// How long loading and compiling plugins took.
+    pub compiled: Duration,
+}
+
+impl Outcome {
+    /// Returns how many cases hold and how many do not.
+    #[must_use]
+    pub fn passed_and_failed(&self) -> (usize, usize) {
+        let failed = self.cases.iter().filter(|case| !case.failures.is_empty()).count();
+        (self.cases.len() - failed, failed)
+    }
+
+    /// Returns the outcome as JSON.
+    #[must_use]
+    pub fn to_json(&self) -> serde_json::Value {
+        let (passed, failed) = self.passed_and_failed();
+        let cases = self.cases.iter().map(|case| {
+            let failures = case.failures.iter();
+            let failures: Vec<_> = failures
+                .map(|(line, message)| json!({ "line": line, "message": message }))
+                .collect();
+            json!({
+                "file": case.file,
+                "name": case.name,
+                "line": case.line,
+                "passed": failures.is_empty(),
+                "failures": failures,
+            })
+        });
+        json!({
+            "passed": passed,
+            "failed": failed,
+            "calls": self.calls,
+            "peak_memory_bytes": self.memory_bytes_peak,
+            "play_ms": self.played.as_millis(),
+            "compile_ms": self.compiled.as_millis(),
+            "updated": self.updated,
+            "cases": cases.collect::<Vec<_>>(),
+        })
+    }
+
+    /// Returns the outcome as text for a person.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let mut text = String::new();
+        for case in &self.cases {
+            let mark = if case.failures.is_empty() { "ok    " } else { "FAILED" };
+            text.push_str(&format!("{mark} {} ({})\n", case.name, case.file.display()));
+            for (line, message) in &case.failures {
+                text.push_str(&format!("  {}:{line}: {message}\n", case.file.display()));
+            }
+        }
+        for file in &self.updated {
+            text.push_str(&format!("updated {}\n", file.display()));
+        }
+        let (passed, failed) = self.passed_and_failed();
+        text.push_str(&format!(
+            "{} calls in {} ms (compiling {} ms), peak guest memory {} KiB\n{passed} passed, \
+             {failed} failed\n",
+            self.calls,
+            self.played.as_millis(),
+            self.compiled.as_millis(),
+            self.memory_bytes_peak / 1024,
+        ));
+        text
+    }
+}
+
+/// Runs cases.
+///
+/// # Errors
+///
+/// When a case file, a pipeline or a plugin cannot be used at all; a case that does not hold is in
+/// the outcome.
+pub fn run(options: &Options) -> Result<Outcome> {
+    let files = find(&options.paths)?;
+    if files.is_empty() {
+        bail!("no case found: a case is a .yaml file beside its pipeline, in a folder `tests`");
+    }
+    let meter = Meter::default();
+    let mut bench = Bench { engine: options.engine.clone(), pipelines: Vec::new(), compiled: Duration::ZERO };
+    let mut outcome = Outcome {
+        cases: Vec::new(),
+        updated: Vec::new(),
+        calls: 0,
+        memory_bytes_peak: 0,
+        played: Duration::ZERO,
+        compiled: Duration::ZERO,
+    };
+    for file in files {
+        let text = std::fs::read_to_string(&file)
+            .with_context(|| format!("read the cases of {}", file.display()))?;
+        let cases = case::parse(&file, &text).map_err(|problems| Problems {
+            file: file.display().to_string(),
+            text: text.clone(),
+            problems,
+        })?;
+        let mut updates = Vec::new();
+        for case in &cases {
+            let prepared = bench.prepare(&case.pipeline)?;
+            let begin = Instant::now();
+            let (failures, played) = check(case, prepared, &meter)?;
+            outcome.played += begin.elapsed();
+            if options.update {
+                updates.extend(update::edits(case, &played));
+            }
+            outcome.cases.push(CaseResult {
+                file: file.clone(),
+                name: case.name.clone(),
+                line: case.line,
+                failures,
+            });
+        }
+        if let Some(new) = update::apply(&text, updates) {
+            std::fs::write(&file, new)
+                .with_context(|| format!("write the cases of {}", file.display()))?;
+            outcome.updated.push(file);
+        }
+    }
+    outcome.compiled = bench.compiled;
+    outcome.calls = meter.calls();
+    outcome.memory_bytes_peak = meter.memory_bytes_peak();
+    Ok(outcome)
+}
+
+/// Pipelines that were prepared: several cases share one, and its plugin is compiled once.
+struct Bench {
+    engine: Engine,
+    pipelines: Vec<(PathBuf, Prepared)>,
+    compiled: Duration,
+}
+
+impl Bench {
+    fn prepare(&mut self, path: &Path) -> Result<&Prepared> {
+        if let Some(at) = self.pipelines.iter().position(|(known, _)| known == path) {
+            return Ok(&self.pipelines[at].1);
+        }
+        let begin = Instant::now();
+        let prepared = Prepared::new(path, &self.engine)?;
+        self.compiled += begin.elapsed();
+        self.pipelines.push((path.to_owned(), prepared));
+        Ok(&self.pipelines[self.pipelines.len() - 1].1)
+    }
+}
+
+/// Plays a case in every mode and compares.
+fn check(
+    case: &Case,
+    prepared: &Prepared,
+    meter: &Meter,
+) -> Result<(Vec<(usize, String)>, Played)> {
+    let at = |mode: &str| format!("play the case `{}` {mode}", case.name);
+    let played = play(case, prepared, Mode::EpochPerCall, meter)
+        .with_context(|| at("with an epoch for every call"))?;
+    let mut failures: Vec<(usize, String)> = played
+        .mismatches
+        .iter()
+        .map(|Mismatch { line, message }| (*line, message.clone()))
+        .collect();
+    let others = [
+        (Mode::OneEpoch, "in one epoch", "what comes out depends on where epochs end"),
+        (
+            Mode::Cold,
+            "with a fresh instance for every call",
+            "the plugin keeps something in memory between calls",
+        ),
+    ];
+    for (mode, how, why) in others {
+        let other = play(case, prepared, mode, meter).with_context(|| at(how))?;
+        if let Some(difference) = play_difference(case, &played, &other) {
+            failures.push((case.line, format!("played {how}, {why}: {difference}")));
+        }
+    }
+    Ok((failures, played))
+}
+
+fn play_difference(case: &Case, one: &Played, other: &Played) -> Option<String> {
+    let names = one.outputs.keys().chain(other.outputs.keys());
+    names.into_iter().find_map(|name| {
+        let records = |played: &Played| played.outputs.get(name).cloned().unwrap_or_default();
+        let shown = records(one).iter().map(|record| compare::shown(record, case.base)).collect();
+        let shown: Vec<_> = shown;
+        compare::difference(name, &shown, &records(other), case.base)
+    })
+}
+
+fn find(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for path in paths {
+        if path.is_file() {
+            files.push(path.clone());
+            continue;
+        }
+        let folder = if path.join("tests").is_dir() { path.join("tests") } else { path.clone() };
+        let entries =
+            folder.read_dir().with_context(|| format!("list the cases of {}", folder.display()))?;
+        for entry in entries {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml") {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}

@@ -1,0 +1,87 @@
+//! Keyed state that can be looked at while a lane owns it.
+
+use std::{
+    ops::ControlFlow,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use bytes::Bytes;
+use dovetail_core::{
+    epoch::codec,
+    state::{Clocks, ExpiryTable, StateId, StateSize, StateStore, StoreError, Visit, row},
+};
+
+/// A store whose clones share one content.
+#[derive(Clone)]
+pub(super) struct SharedStore(Arc<Mutex<Box<dyn StateStore>>>);
+
+impl SharedStore {
+    /// Returns a store that others can look at.
+    pub(super) fn new(store: Box<dyn StateStore>) -> Self {
+        Self(Arc::new(Mutex::new(store)))
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Box<dyn StateStore>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns how many live entries a key has, of one state or of all.
+    pub(super) fn entries(
+        &self,
+        key: &[u8],
+        state: Option<StateId>,
+        expiry: &ExpiryTable,
+    ) -> Result<usize, StoreError> {
+        let mut store = self.inner();
+        let clocks = match store.head()?.map(|head| codec::decode_stored(&head)) {
+            Some(Ok(head)) => head.record.clocks(),
+            Some(Err(_)) | None => return Ok(0),
+        };
+        let mut count = 0;
+        store.scan(&[row::STATE_PREFIX], &[row::STATE_PREFIX + 1], &mut |row, value| {
+            let is_wanted = row::parse_state_row(row).is_some_and(|row| {
+                row.key.as_bytes() == key && state.is_none_or(|state| state == row.state)
+            });
+            if is_wanted && !expiry.is_row_expired(row, value, clocks) {
+                count += 1;
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(count)
+    }
+}
+
+impl StateStore for SharedStore {
+    fn get(&mut self, row: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        self.inner().get(row)
+    }
+
+    fn scan(&mut self, from: &[u8], to: &[u8], visit: &mut Visit<'_>) -> Result<(), StoreError> {
+        self.inner().scan(from, to, visit)
+    }
+
+    fn apply(
+        &mut self,
+        changes: &mut dyn Iterator<Item = (&[u8], Option<&[u8]>)>,
+        head: &[u8],
+        clocks: Clocks,
+    ) -> Result<(), StoreError> {
+        self.inner().apply(changes, head, clocks)
+    }
+
+    fn head(&mut self) -> Result<Option<Bytes>, StoreError> {
+        self.inner().head()
+    }
+
+    fn flush(&mut self) -> Result<(), StoreError> {
+        self.inner().flush()
+    }
+
+    fn size(&self) -> StateSize {
+        self.inner().size()
+    }
+
+    fn clear(&mut self) -> Result<(), StoreError> {
+        self.inner().clear()
+    }
+}
