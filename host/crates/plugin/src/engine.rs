@@ -93,8 +93,8 @@ fn config() -> Config {
         .wasm_stack_switching(false)
         .wasm_custom_page_sizes(false)
         .wasm_wide_arithmetic(false)
-        // A trap names function, file and line.
+        // A trap names function, file and line; `symbols` looks the lines up.
         .generate_address_map(true)
-        .wasm_backtrace_details(WasmBacktraceDetails::Enable);
+        .wasm_backtrace_details(WasmBacktraceDetails::Disable);
     config
 }

@@ -9,14 +9,17 @@ use dovetail_core::{
     context::ContextError,
     plugin::{CallFailure, FailureKind},
 };
-use wasmtime::{FrameInfo, Trap, WasmBacktrace};
+use wasmtime::{Trap, WasmBacktrace};
 
-use crate::limits::Limits;
+use crate::{
+    store::HostState,
+    symbols::{Place, Symbols},
+};
 
 /// Longest text taken over from a guest, in bytes.
 pub(crate) const TEXT_BYTES_MAX: usize = 4096;
-/// Most frames shown.
-const FRAMES_MAX: usize = 3;
+/// Most places shown.
+const PLACES_MAX: usize = 3;
 
 /// A typed failure on its way through Wasmtime, as the reason of a trap.
 #[derive(Debug, thiserror::Error)]
@@ -35,13 +38,11 @@ pub(crate) fn trap_of(error: ContextError) -> wasmtime::Error {
     wasmtime::Error::new(Refused(failure))
 }
 
-/// Returns the failure that an error of a call stands for.
-pub(crate) fn classify(
-    error: &wasmtime::Error,
-    panic_message: Option<String>,
-    limits: &Limits,
-) -> CallFailure {
-    let place = place(error);
+/// Returns the failure that an error of a call in that store stands for.
+pub(crate) fn classify(error: &wasmtime::Error, state: &mut HostState) -> CallFailure {
+    let panic_message = state.take_panic_message();
+    let limits = state.limits();
+    let place = text_of_places(error, state.symbols());
     if let Some(Refused(failure)) = error.downcast_ref::<Refused>() {
         let message = format!("{}{place}", failure.message);
         return CallFailure { kind: failure.kind, message };
@@ -81,53 +82,26 @@ pub(crate) fn cut(text: &str, max: usize) -> &str {
 }
 
 /// Returns ` at function (file:line) < …`: the innermost frames that are the plugin's own.
-fn place(error: &wasmtime::Error) -> String {
+fn text_of_places(error: &wasmtime::Error, symbols: &Symbols) -> String {
     let Some(backtrace) = error.downcast_ref::<WasmBacktrace>() else { return String::new() };
-    let frames = backtrace.frames().iter().flat_map(places);
+    let places = symbols.places(backtrace.frames());
     let mut text = String::new();
-    for (index, place) in frames.filter(Place::is_of_the_plugin).take(FRAMES_MAX).enumerate() {
+    for (index, place) in places.iter().filter(is_of_the_plugin).take(PLACES_MAX).enumerate() {
         let joint = if index == 0 { " at " } else { " < " };
         write!(text, "{joint}{}", place.function).expect("a String takes all that is written");
-        if let Some((file, line)) = place.line {
+        if let Some((file, line)) = &place.line {
             write!(text, " ({file}:{line})").expect("a String takes all that is written");
         }
     }
     text
 }
 
-/// One function on the guest's stack.
-struct Place<'a> {
-    function: String,
-    line: Option<(&'a str, u32)>,
-}
-
-impl Place<'_> {
-    /// Returns whether it says where the plugin was, rather than how the standard library stops it.
-    fn is_of_the_plugin(&self) -> bool {
-        const MACHINERY: [&str; 7] =
-            ["core::", "std::", "alloc::", "__rust", "rust_", "cabi_", "wit_bindgen::rt"];
-        let is_library =
-            |file: &str| file.starts_with("/rustc/") || file.contains("/rustlib/src/rust/library/");
-        !self.line.is_some_and(|(file, _)| is_library(file))
-            && !MACHINERY.iter().any(|part| self.function.starts_with(part))
-    }
-}
-
-/// Returns the functions of a frame, the inlined ones first.
-fn places(frame: &FrameInfo) -> Vec<Place<'_>> {
-    if frame.symbols().is_empty() {
-        let named = frame.func_name().map(|name| Place { function: demangle(name), line: None });
-        return named.into_iter().collect();
-    }
-    let symbols = frame.symbols().iter();
-    let named = symbols.filter_map(|symbol| {
-        let line = symbol.file().zip(symbol.line());
-        Some(Place { function: demangle(symbol.name()?), line })
-    });
-    named.collect()
-}
-
-/// Returns a function's name as its author wrote it, without the compiler's hash.
-fn demangle(name: &str) -> String {
-    format!("{:#}", rustc_demangle::demangle(name))
+/// Returns whether a place says where the plugin was, rather than how the standard library stops it.
+fn is_of_the_plugin(place: &&Place) -> bool {
+    const MACHINERY: [&str; 7] =
+        ["core::", "std::", "alloc::", "__rust", "rust_", "cabi_", "wit_bindgen::rt"];
+    let is_library =
+        |file: &str| file.starts_with("/rustc/") || file.contains("/rustlib/src/rust/library/");
+    !place.line.as_ref().is_some_and(|(file, _)| is_library(file))
+        && !MACHINERY.iter().any(|part| place.function.starts_with(part))
 }

@@ -4,10 +4,10 @@
 //! what to do; a failure leaves whatever runs untouched. Takes about 0.1 s for a small plugin: call
 //! it off the hot path.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use dovetail_core::plugin::PluginDescriptor;
-use wasmtime::component::{Component, InstancePre, Linker, types::ComponentItem};
+use wasmtime::component::{Component, Linker, types::ComponentItem};
 
 use crate::{
     artifact::{Artifact, INTERFACE_PREFIX},
@@ -16,10 +16,11 @@ use crate::{
     error::GateError,
     failure::{TEXT_BYTES_MAX, classify, cut},
     imports::{self, OFFERED},
-    instance::{Live, LiveError, instantiate},
+    instance::{Build, Live, LiveError},
     limits::Limits,
     revision::{Inner, Revision},
     store::{HostState, Phase},
+    symbols::Symbols,
 };
 
 /// The exports that every plugin has.
@@ -99,15 +100,16 @@ impl Gate {
             .linker
             .instantiate_pre(&component)
             .map_err(|error| GateError::WrongType(format!("{error:#}")))?;
-        let descriptor = self.describe(&pre, config)?;
-        self.open(&pre, config)?;
+        let build = Build { pre, symbols: Arc::new(Symbols::of(artifact.bytes())) };
+        let descriptor = self.describe(&build, config)?;
+        self.open(&build, config)?;
         Ok(Revision::new(Inner {
             digest: artifact.digest().to_owned(),
             size_bytes: artifact.bytes().len(),
             interface,
             config: config.to_owned(),
             descriptor,
-            pre,
+            build,
         }))
     }
 
@@ -131,13 +133,10 @@ impl Gate {
     }
 
     /// Runs `describe` on an instance of its own.
-    fn describe(
-        &self,
-        pre: &InstancePre<HostState>,
-        config: &str,
-    ) -> Result<PluginDescriptor, GateError> {
+    fn describe(&self, build: &Build, config: &str) -> Result<PluginDescriptor, GateError> {
         let limits = &self.options.limits;
-        let (mut store, instance) = instantiate(pre, limits).map_err(GateError::NotInstantiated)?;
+        let (mut store, instance) =
+            build.instantiate(limits).map_err(GateError::NotInstantiated)?;
         let describe = instance
             .get_typed_func::<(&str,), (Result<String, String>,)>(&mut store, "describe")
             .map_err(|error| wrong_export("describe", &error))?;
@@ -148,17 +147,14 @@ impl Gate {
             Ok((Err(message),)) => {
                 Err(GateError::ConfigRefused(cut(&message, TEXT_BYTES_MAX).to_owned()))
             }
-            Err(error) => {
-                let message = store.data_mut().take_panic_message();
-                Err(GateError::DescribeFailed(classify(&error, message, limits)))
-            }
+            Err(error) => Err(GateError::DescribeFailed(classify(&error, store.data_mut()))),
         }
     }
 
     /// Runs `open` on an instance of its own, as every instance will.
-    fn open(&self, pre: &InstancePre<HostState>, config: &str) -> Result<(), GateError> {
+    fn open(&self, build: &Build, config: &str) -> Result<(), GateError> {
         let limits = &self.options.limits;
-        let (store, instance) = instantiate(pre, limits).map_err(GateError::NotInstantiated)?;
+        let (store, instance) = build.instantiate(limits).map_err(GateError::NotInstantiated)?;
         let mut live = Live::look_up(store, &instance)
             .map_err(|(export, error)| wrong_export(export, &error))?;
         live.open(config, limits).map_err(|error| match error {

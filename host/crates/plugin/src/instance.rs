@@ -4,6 +4,8 @@
 //! store is gone and the next call makes a new one; nothing of one call is kept for the next but
 //! what the guest holds in its own memory.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use dovetail_core::{
     context::{Context, Subject},
@@ -22,6 +24,7 @@ use crate::{
     limits::Limits,
     revision::Revision,
     store::{Early, HostState, Phase},
+    symbols::Symbols,
 };
 
 /// What every export that takes part in processing returns.
@@ -71,9 +74,12 @@ pub(crate) enum LiveError {
 
 impl Live {
     /// Makes a store with an instance in it; `open` has not run.
-    pub(crate) fn new(pre: &InstancePre<HostState>, limits: &Limits) -> Result<Self, CallFailure> {
-        let (store, instance) = instantiate(pre, limits)?;
-        Self::look_up(store, &instance).map_err(|(_, error)| classify(&error, None, limits))
+    pub(crate) fn new(build: &Build, limits: &Limits) -> Result<Self, CallFailure> {
+        let (store, instance) = build.instantiate(limits)?;
+        Self::look_up(store, &instance).map_err(|(export, error)| CallFailure {
+            kind: FailureKind::Trap,
+            message: format!("export `{export}`: {error:#}"),
+        })
     }
 
     /// Finds the exports; one that is missing or of another type is returned with the error.
@@ -100,29 +106,31 @@ impl Live {
                 Ok(())
             }
             Ok((Err(message),)) => Err(LiveError::Refused(refused_by_guest(&message).message)),
-            Err(error) => {
-                let message = self.store.data_mut().take_panic_message();
-                Err(LiveError::Open(classify(&error, message, limits)))
-            }
+            Err(error) => Err(LiveError::Open(classify(&error, self.store.data_mut()))),
         }
     }
 }
 
-/// Makes a store with an instance in it. Also for `describe`, which needs no handlers.
-pub(crate) fn instantiate(
-    pre: &InstancePre<HostState>,
-    limits: &Limits,
-) -> Result<(Store<HostState>, wasmtime::component::Instance), CallFailure> {
-    let mut store = Store::new(pre.engine(), HostState::new(limits));
-    store.limiter(|state| state);
-    store.set_hostcall_fuel(limits.import_bytes);
-    // Without a deadline the guest traps at once.
-    store.set_epoch_deadline(ticks(limits.deadline));
-    match pre.instantiate(&mut store) {
-        Ok(instance) => Ok((store, instance)),
-        Err(error) => {
-            let message = store.data_mut().take_panic_message();
-            Err(classify(&error, message, limits))
+/// What instances are made of.
+pub(crate) struct Build {
+    pub(crate) pre: InstancePre<HostState>,
+    pub(crate) symbols: Arc<Symbols>,
+}
+
+impl Build {
+    /// Makes a store with an instance in it. Also for `describe`, which needs no handlers.
+    pub(crate) fn instantiate(
+        &self,
+        limits: &Limits,
+    ) -> Result<(Store<HostState>, wasmtime::component::Instance), CallFailure> {
+        let mut store = Store::new(self.pre.engine(), HostState::new(limits, &self.symbols));
+        store.limiter(|state| state);
+        store.set_hostcall_fuel(limits.import_bytes);
+        // Without a deadline the guest traps at once.
+        store.set_epoch_deadline(ticks(limits.deadline));
+        match self.pre.instantiate(&mut store) {
+            Ok(instance) => Ok((store, instance)),
+            Err(error) => Err(classify(&error, store.data_mut())),
         }
     }
 }
@@ -206,7 +214,7 @@ impl Instance {
         let result = match returned {
             Ok((Ok(()),)) => return (context, Ok(())),
             Ok((Err(message),)) => refused_by_guest(&message),
-            Err(error) => classify(&error, state.take_panic_message(), &limits),
+            Err(error) => classify(&error, state),
         };
         self.drop_live();
         (context, Err(result))
@@ -215,7 +223,7 @@ impl Instance {
     /// Returns the live instantiation, made and opened if there is none.
     fn live(&mut self) -> Result<&mut Live, CallFailure> {
         if self.live.is_none() {
-            let mut live = Live::new(self.revision.pre(), &self.limits)?;
+            let mut live = Live::new(self.revision.build(), &self.limits)?;
             let opened = live.open(self.revision.config(), &self.limits);
             let peak = live.store.data().memory_bytes_peak();
             self.memory_bytes_peak = self.memory_bytes_peak.max(peak);

@@ -22,6 +22,7 @@ mod instance;
 mod limits;
 mod revision;
 mod store;
+mod symbols;
 
 pub use self::{
     artifact::{Artifact, HOST_INTERFACE, InterfaceVersion},

@@ -3,9 +3,12 @@
 use std::{fmt, sync::Arc};
 
 use dovetail_core::plugin::PluginDescriptor;
-use wasmtime::component::InstancePre;
 
-use crate::{artifact::InterfaceVersion, instance::Instance, limits::Limits, store::HostState};
+use crate::{
+    artifact::InterfaceVersion,
+    instance::{Build, Instance},
+    limits::Limits,
+};
 
 /// One build of a plugin with its configuration. Cloning is cheap.
 #[derive(Clone)]
@@ -17,7 +20,7 @@ pub(crate) struct Inner {
     pub(crate) interface: InterfaceVersion,
     pub(crate) config: String,
     pub(crate) descriptor: PluginDescriptor,
-    pub(crate) pre: InstancePre<HostState>,
+    pub(crate) build: Build,
 }
 
 impl fmt::Debug for Revision {
@@ -70,7 +73,7 @@ impl Revision {
         Instance::new(self.clone(), limits)
     }
 
-    pub(crate) fn pre(&self) -> &InstancePre<HostState> {
-        &self.0.pre
+    pub(crate) fn build(&self) -> &Build {
+        &self.0.build
     }
 }

@@ -2,12 +2,15 @@
 //!
 //! Invariant: outside an import that works with it, the context of a call is here.
 
+use std::sync::Arc;
+
 use dovetail_core::context::{Context, LogLevel};
 use wasmtime::ResourceLimiter;
 
 use crate::{
     failure::{Refused, TEXT_BYTES_MAX, cut},
     limits::Limits,
+    symbols::Symbols,
 };
 use dovetail_core::plugin::{CallFailure, FailureKind};
 
@@ -53,21 +56,31 @@ pub(crate) struct HostState {
     pub(crate) early: Vec<Early>,
     panic_message: Option<String>,
     memory_bytes: usize,
-    memory_bytes_max: usize,
+    limits: Limits,
+    symbols: Arc<Symbols>,
     memory_bytes_peak: usize,
 }
 
 impl HostState {
-    pub(crate) fn new(limits: &Limits) -> Self {
+    pub(crate) fn new(limits: &Limits, symbols: &Arc<Symbols>) -> Self {
         Self {
             context: None,
             phase: Phase::Instantiate,
             early: Vec::new(),
             panic_message: None,
             memory_bytes: 0,
-            memory_bytes_max: limits.memory_bytes,
+            limits: *limits,
+            symbols: Arc::clone(symbols),
             memory_bytes_peak: 0,
         }
+    }
+
+    pub(crate) fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    pub(crate) fn symbols(&self) -> &Symbols {
+        &self.symbols
     }
 
     /// Returns the most linear memory held so far, in bytes.
@@ -98,12 +111,12 @@ impl ResourceLimiter for HostState {
         _maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
         let wanted = self.memory_bytes.saturating_add(desired.saturating_sub(current));
-        if wanted > self.memory_bytes_max {
+        if wanted > self.limits.memory_bytes {
             // An error ends the call: a guest that could see the refusal could behave otherwise
             // on a host with another limit.
             return Err(memory_failure(format!(
                 "the plugin asked for {wanted} bytes of memory, its limit is {} bytes",
-                self.memory_bytes_max
+                self.limits.memory_bytes
             )));
         }
         self.memory_bytes = wanted;

@@ -43,8 +43,12 @@ fn panic_is_a_trap_with_its_message_and_place() {
 
 #[test]
 fn unreachable_instruction_is_a_trap_with_its_place() {
-    fails_as("trap", Trap, "unreachable");
-    fails_as("trap", Trap, "behave");
+    let (kind, message) = fails("trap");
+    assert_eq!(kind, Trap);
+    assert!(message.contains("unreachable"), "{message}");
+    let (_, place) = message.split_once(" at ").unwrap();
+    assert!(place.contains("behave (") && place.contains("misbehaving/src/lib.rs:"), "{place}");
+    assert_eq!(place.matches(" < ").count(), 2, "three places: {place}");
 }
 
 #[test]
@@ -118,6 +122,7 @@ fn headers_without_end_are_refused_before_they_are_copied() {
 #[test]
 fn unknown_state_output_and_metric_are_named() {
     fails_as("unknown-state", Limit, "state number 77");
+    fails_as("unknown-state", Limit, "misbehaving/src/lib.rs:");
     fails_as("unknown-output", Limit, "output number 77");
     fails_as("unknown-metric", Limit, "metric number 77");
 }
