@@ -1,8 +1,8 @@
-//! What a call costs: a value and a time in, one read and one write of keyed state, no parsing.
+//! What a call costs in processor time: a value and a time in, one read and one write of keyed state, no parsing.
 //!
 //! Goal: at most 0.6 µs of processor time for one read and one write from the overlay.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, time::Duration};
 
 use bytes::Bytes;
 use criterion::{Criterion, criterion_group, criterion_main};
@@ -37,9 +37,22 @@ fn calls(criterion: &mut Criterion) {
     ] {
         let current = current(value);
         criterion.bench_function(name, |bencher| {
-            bencher.iter(|| call(&mut instance, &mut context, &current));
+            bencher.iter_custom(|calls| {
+                let start = processor_time();
+                for _ in 0..calls {
+                    call(&mut instance, &mut context, &current);
+                }
+                (processor_time() - start).max(Duration::from_nanos(1))
+            });
         });
     }
+}
+
+/// Returns how long this thread has run on a processor: other work on the machine does not count.
+fn processor_time() -> Duration {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").expect("Linux counts it");
+    let nanos = text.split(' ').next().and_then(|text| text.parse().ok());
+    Duration::from_nanos(nanos.expect("the first number is the time in ns"))
 }
 
 fn call(instance: &mut Instance, slot: &mut Option<Box<Context>>, current: &Current) {
