@@ -84,6 +84,15 @@ fn expiry_warnings(loaded: &Loaded, revision: &dovetail_plugin::Revision) -> Vec
         .collect()
 }
 
+/// What stands behind a commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    /// Journal, offsets and outputs in one transaction.
+    ExactlyOnce,
+    /// Outputs alone, on Kafka: for a benchmark that measures what the rest costs.
+    Unguarded,
+}
+
 /// A pipeline whose log was looked at, too.
 pub struct Surveyed {
     /// The configuration with its plugin.
@@ -109,8 +118,8 @@ impl std::fmt::Debug for Surveyed {
 /// # Errors
 ///
 /// Everything that is missing, contradicts itself, or differs from the first start.
-pub fn survey(fitted: Fitted) -> Result<Surveyed, Failure> {
-    let mut backend = open(&fitted.loaded)?;
+pub fn survey(fitted: Fitted, delivery: Delivery) -> Result<Surveyed, Failure> {
+    let mut backend = open(&fitted.loaded, delivery)?;
     let ground = look(backend.as_mut(), &fitted.loaded)?;
     let committed = backend.committed_identity()?;
     let identity = identity::configured(
@@ -125,10 +134,14 @@ pub fn survey(fitted: Fitted) -> Result<Surveyed, Failure> {
     Ok(Surveyed { fitted, backend, ground, committed, identity })
 }
 
-fn open(loaded: &Loaded) -> Result<Box<dyn Backend>, Failure> {
+fn open(loaded: &Loaded, delivery: Delivery) -> Result<Box<dyn Backend>, Failure> {
     match &loaded.config.log {
         LogConfig::Kafka(kafka) => {
-            Ok(Box::new(kafka::KafkaBackend::connect(&loaded.config, kafka)?))
+            let mut backend = kafka::KafkaBackend::connect(&loaded.config, kafka)?;
+            if delivery == Delivery::Unguarded {
+                backend.disable_exactly_once();
+            }
+            Ok(Box::new(backend))
         }
         LogConfig::Embedded(embedded) => {
             Ok(Box::new(embedded::EmbeddedBackend::open(&loaded.config, embedded)?))

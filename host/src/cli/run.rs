@@ -6,7 +6,7 @@ use super::{FileArgs, terminal};
 use crate::{
     failure::Failure,
     telemetry,
-    wiring::{self, Ended},
+    wiring::{self, Delivery, Ended},
 };
 
 #[derive(Debug, Args)]
@@ -16,6 +16,10 @@ pub(super) struct RunArgs {
     /// Print every value in force with its origin, secrets masked, and exit.
     #[arg(long)]
     print_config: bool,
+    /// Turn journal, offsets and transactions off, to measure what they cost. Results may be lost
+    /// or repeated, and nothing can be resumed.
+    #[arg(long, hide = true)]
+    benchmark_without_exactly_once: bool,
 }
 
 pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
@@ -28,7 +32,12 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     for warning in fitted.loaded.render_warnings() {
         tracing::warn!("{}", warning.trim_start_matches("warning: ").trim_end());
     }
-    let surveyed = wiring::survey(fitted)?;
+    let delivery = if args.benchmark_without_exactly_once {
+        Delivery::Unguarded
+    } else {
+        Delivery::ExactlyOnce
+    };
+    let surveyed = wiring::survey(fitted, delivery)?;
     for warning in &surveyed.ground.warnings {
         tracing::warn!("{warning}");
     }

@@ -45,7 +45,7 @@ fn checked(args: &ValidateArgs) -> Result<(), Failure> {
     let mut notes = Vec::new();
     let mut checked = format!("{file}: ok (plugin {})\n", short(&digest));
     if args.connect {
-        let mut surveyed = wiring::survey(fitted)?;
+        let mut surveyed = wiring::survey(fitted, wiring::Delivery::ExactlyOnce)?;
         notes.append(&mut surveyed.ground.warnings);
         if let Some(count) = args.sample {
             notes.append(&mut surveyed.backend.sample(&surveyed.fitted.loaded, count)?);
