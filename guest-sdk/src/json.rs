@@ -6,9 +6,14 @@
 //! Invariant: accepts exactly the JSON that `serde_json` accepts (nesting up to 128), save that
 //! escapes of lone surrogates pass unchanged.
 
+use std::ops::{Deref, DerefMut};
+
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+
+/// Slots that lie in place.
+const IN_PLACE: usize = 12;
 
 /// The name under which a whole record is kept.
 const WHOLE: &str = "";
@@ -41,6 +46,38 @@ pub struct Kept {
 pub struct KeptRef<'a> {
     names: &'a str,
     values: &'a str,
+}
+
+/// Values by slot, borrowed; a slice of `Option<&str>`.
+///
+/// Few slots lie in place: a record that is only passed on allocates nothing for them.
+#[derive(Debug, Clone)]
+pub struct Picked<'v> {
+    in_place: [Option<&'v str>; IN_PLACE],
+    length: usize,
+    /// All of them, where they are more.
+    many: Vec<Option<&'v str>>,
+}
+
+impl<'v> Picked<'v> {
+    fn new(length: usize) -> Self {
+        let many = if length > IN_PLACE { vec![None; length] } else { Vec::new() };
+        Self { in_place: [None; IN_PLACE], length, many }
+    }
+}
+
+impl<'v> Deref for Picked<'v> {
+    type Target = [Option<&'v str>];
+
+    fn deref(&self) -> &Self::Target {
+        if self.length > IN_PLACE { &self.many } else { &self.in_place[..self.length] }
+    }
+}
+
+impl DerefMut for Picked<'_> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        if self.length > IN_PLACE { &mut self.many } else { &mut self.in_place[..self.length] }
+    }
 }
 
 impl Kept {
@@ -91,16 +128,20 @@ impl Fields {
 
     /// Returns kept values by slot; fields that were not kept are absent.
     #[must_use]
-    pub fn restore<'k>(&self, kept: KeptRef<'k>) -> Vec<Option<&'k str>> {
-        let values =
-            kept.values.split(SEPARATOR).map(|text| Some(text).filter(|text| !text.is_empty()));
-        if kept.names == self.joined {
-            return values.take(self.names.len()).collect();
-        }
-        let mut found = vec![None; self.names.len()];
-        for (name, value) in kept.names.split(SEPARATOR).zip(values) {
-            if let Some(slot) = self.names.iter().position(|wanted| wanted == name) {
-                found[slot] = value;
+    pub fn restore<'k>(&self, kept: KeptRef<'k>) -> Picked<'k> {
+        let mut found = Picked::new(self.names.len());
+        let is_same = kept.names == self.joined;
+        let mut names = kept.names.split(SEPARATOR);
+        for (at, value) in kept.values.split(SEPARATOR).enumerate() {
+            let slot = if is_same {
+                Some(at)
+            } else {
+                let name = names.next();
+                self.names.iter().position(|wanted| Some(wanted.as_str()) == name)
+            };
+            // An empty text stands for a field that was absent: no JSON value is empty.
+            if let Some(slot) = slot.and_then(|slot| found.get_mut(slot)) {
+                *slot = Some(value).filter(|value| !value.is_empty());
             }
         }
         found
@@ -124,10 +165,10 @@ impl Fields {
     /// # Errors
     ///
     /// When the value is not a JSON object.
-    pub fn pick<'v>(&self, value: &'v [u8]) -> Result<Vec<Option<&'v str>>> {
+    pub fn pick<'v>(&self, value: &'v [u8]) -> Result<Picked<'v>> {
         let text = std::str::from_utf8(value)
             .map_err(|error| Error::new(format!("the value is not UTF-8: {error}")))?;
-        let mut found = vec![None; self.names.len()];
+        let mut found = Picked::new(self.names.len());
         let mut scanner = Scanner { text, bytes: value, at: 0 };
         scanner.object(self, &mut found).map_err(|expected| scanner.error(expected))?;
         if let Some(slot) = self.whole {
@@ -165,6 +206,19 @@ pub fn write_string(text: &str, out: &mut Vec<u8>) {
     }
     out.push(b'"');
 }
+
+/// The bytes that end a run of plain characters in a string.
+const ENDS_PLAIN: [bool; 256] = {
+    let mut ends = [false; 256];
+    let mut byte = 0;
+    while byte < 0x20 {
+        ends[byte] = true;
+        byte += 1;
+    }
+    ends[b'"' as usize] = true;
+    ends[b'\\' as usize] = true;
+    ends
+};
 
 /// What should have stood where the scanner is.
 type Expected = &'static str;
@@ -324,11 +378,9 @@ impl<'v> Scanner<'v> {
     }
 
     fn digits(&mut self) -> std::result::Result<(), Expected> {
-        let start = self.at;
-        while let Some(b'0'..=b'9') = self.peek() {
-            self.at += 1;
-        }
-        if self.at > start { Ok(()) } else { Err("a digit") }
+        let digits = self.bytes[self.at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+        self.at += digits;
+        if digits > 0 { Ok(()) } else { Err("a digit") }
     }
 
     /// Returns what stands between the quotes, escapes included.
@@ -338,16 +390,20 @@ impl<'v> Scanner<'v> {
         }
         let start = self.at;
         loop {
-            match self.peek() {
-                Some(b'"') => {
+            let rest = &self.bytes[self.at..];
+            let Some(plain) = rest.iter().position(|byte| ENDS_PLAIN[usize::from(*byte)]) else {
+                self.at = self.bytes.len();
+                return Err("`\"`");
+            };
+            self.at += plain;
+            match rest[plain] {
+                b'"' => {
                     let text = &self.text[start..self.at];
                     self.at += 1;
                     return Ok(text);
                 }
-                Some(b'\\') => self.escape()?,
-                Some(0..=0x1F) => return Err("an escape instead of a control character"),
-                Some(_) => self.at += 1,
-                None => return Err("`\"`"),
+                b'\\' => self.escape()?,
+                _ => return Err("an escape instead of a control character"),
             }
         }
     }
@@ -383,7 +439,7 @@ mod tests {
             fields.want(name);
         }
         let found = fields.pick(json.as_bytes()).unwrap();
-        found.into_iter().map(|text| text.map(str::to_owned)).collect()
+        found.iter().map(|text| text.map(str::to_owned)).collect()
     }
 
     #[test]
@@ -416,12 +472,12 @@ mod tests {
             before.want(name);
         }
         let kept = before.keep(&before.pick(br#"{"a":1,"c":"x"}"#).unwrap());
-        assert_eq!(before.restore(kept.borrow()), [Some("1"), None, Some("\"x\"")]);
+        assert_eq!(*before.restore(kept.borrow()), [Some("1"), None, Some("\"x\"")]);
         let mut after = Fields::default();
         for name in ["c", "d", "a"] {
             after.want(name);
         }
-        assert_eq!(after.restore(kept.borrow()), [Some("\"x\""), None, Some("1")]);
+        assert_eq!(*after.restore(kept.borrow()), [Some("\"x\""), None, Some("1")]);
         assert!(Fields::default().restore(kept.borrow()).is_empty());
     }
 

@@ -45,7 +45,6 @@ pub struct LatestDimension {
     latest: ValueState<KeyRow<'static>>,
     waiting: EventTimeBuffer<BehaviourRow>,
     emitted: EventTimeBuffer<BehaviourRow>,
-    matched: Counter,
     timed_out: Counter,
     stale: Counter,
     ignored: Counter,
@@ -88,7 +87,6 @@ impl Plugin for LatestDimension {
             latest: setup.state("latest").value(),
             waiting: setup.state("waiting").event_time_buffer(),
             emitted: setup.state("emitted").event_time_buffer(),
-            matched: setup.counter("matched"),
             timed_out: setup.counter("timed_out"),
             stale: setup.counter("stale_dimensions"),
             ignored: setup.counter("ignored_records"),
@@ -145,7 +143,7 @@ impl LatestDimension {
         let fields = self.template.fields(BEHAVIOUR).pick(value)?;
         let headers = self.behaviour_headers.read(context);
         let behaviour = Behaviour { fields: &fields, headers: &headers, time };
-        if !context.has_key() {
+        if self.config.null_keys && !context.has_key() {
             // A null key equals nothing, so no dimension will ever come.
             self.time_out(&behaviour, context);
             return Ok(());
@@ -177,7 +175,7 @@ impl LatestDimension {
     }
 
     fn on_dimension(&mut self, record: Record<'_>, context: &mut Context<'_>) -> Result {
-        if !context.has_key() {
+        if self.config.null_keys && !context.has_key() {
             self.ignored.increment(context);
             return Ok(());
         }
@@ -359,8 +357,9 @@ impl LatestDimension {
         context: &mut Context<'_>,
     ) {
         let fields = self.template.fields(DIMENSION).restore(dimension.fields);
-        let emission = emission.to_string();
-        let words = ["\"OK\"", "null", &emission];
+        // Most are the first: they need no text made.
+        let later = (emission > 1).then(|| emission.to_string());
+        let words = ["\"OK\"", "null", later.as_deref().unwrap_or("1")];
         self.template.render(&[behaviour.fields, &fields], &words, &mut self.out);
         let message = Message::new(&self.out).time(behaviour.time);
         if dimension.headers.is_empty() {
@@ -369,7 +368,6 @@ impl LatestDimension {
             let headers = [behaviour.headers, &dimension.headers].concat();
             self.main.send(context, message.headers(&headers));
         }
-        self.matched.increment(context);
     }
 
     /// Does with a behaviour that has no dimension what was configured; returns whether it went

@@ -8,7 +8,7 @@ type Join = Harness<LatestDimension>;
 const RESULT: &str = r#""result":{"id":"behaviour.id","name":{"from":"dimension.name","absent":""},"status":"status"}"#;
 
 fn join(more: &str) -> Join {
-    Join::new(&format!("{{{RESULT},{more}}}")).unwrap()
+    Join::new(&format!("{{{RESULT},{more}}}")).expect("the configuration is right")
 }
 
 fn dimension(join: &mut Join, time: i64, value: &str) {
@@ -38,7 +38,6 @@ fn a_behaviour_meets_the_dimension_valid_now_at_once() {
     assert_eq!(results[0].value.as_deref(), Some(ok("1.50", "a").as_str()));
     assert_eq!(results[1].value.as_deref(), Some(ok("2", "b").as_str()));
     assert_eq!((results[0].time, results[0].key.as_deref()), (Some(100), Some("p1")));
-    assert_eq!(join.metric("matched"), 2.0);
 }
 
 #[test]
@@ -226,7 +225,7 @@ fn headers_are_kept_where_configured_through_waiting_and_a_restart() {
 
 #[test]
 fn a_null_key_meets_nothing_and_is_decided_at_once() {
-    let mut join = join(r#""wait":"10s","on_timeout":"emit_without""#);
+    let mut join = join(r#""wait":"10s","on_timeout":"emit_without","null_keys":true"#);
     join.record("dimension").time(1).value(r#"{"name":"a"}"#);
     join.record("behaviour").time(1).value(r#"{"id":1}"#);
     assert_eq!(join.values("main"), [timeout("1")]);
