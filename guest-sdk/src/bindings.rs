@@ -6,6 +6,7 @@
     unused_qualifications,
     elided_lifetimes_in_paths,
     clippy::all,
+    clippy::mem_forget,
     clippy::allow_attributes,
     clippy::allow_attributes_without_reason,
     clippy::undocumented_unsafe_blocks,
