@@ -146,7 +146,8 @@ pub fn run(options: &Options) -> Result<Outcome> {
         bail!("no case found: a case is a .yaml file beside its pipeline, in a folder `tests`");
     }
     let meter = Meter::default();
-    let mut bench = Bench { engine: options.engine.clone(), pipelines: Vec::new(), compiled: Duration::ZERO };
+    let mut bench =
+        Bench { engine: options.engine.clone(), pipelines: Vec::new(), compiled: Duration::ZERO };
     let mut outcome = Outcome {
         cases: Vec::new(),
         updated: Vec::new(),

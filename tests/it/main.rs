@@ -7,4 +7,6 @@
 #[cfg(test)]
 mod dependency_rules;
 #[cfg(test)]
+mod scenarios;
+#[cfg(test)]
 mod tidy;

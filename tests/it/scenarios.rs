@@ -1,0 +1,66 @@
+//! The scenarios and every plugin's cases, on memory and on RocksDB, native and as component.
+//!
+//! The cases themselves say what must come out; here they are played on each kind of engine, so a
+//! difference between them fails. Components are built before (`make test` does it).
+
+use std::{path::PathBuf, sync::Arc};
+
+use dovetail::sandbox::{Engine, MakeNative, Options, Outcome, run};
+use dovetail_sdk::{NativePlugin, Plugin};
+
+fn folder(path: &str) -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join(path)
+}
+
+fn native<P: Plugin + Send + 'static>() -> MakeNative {
+    Arc::new(|config: &str| {
+        let (plugin, descriptor) = NativePlugin::<P>::new(config)
+            .map_err(|error| anyhow::anyhow!("the plugin does not open: {error}"))?;
+        Ok((descriptor, Box::new(plugin) as _))
+    })
+}
+
+fn played(path: &str, engine: Engine) -> Outcome {
+    let options = Options { paths: vec![folder(path)], update: false, engine };
+    run(&options).unwrap_or_else(|error| panic!("{path} cannot be played: {error:#}"))
+}
+
+/// Plays the cases of a folder on all four engines.
+fn hold_everywhere(path: &str, native: &MakeNative) {
+    for on_disk in [false, true] {
+        for native in [None, Some(Arc::clone(native))] {
+            let kind = format!(
+                "{path}, {}, {}",
+                if native.is_some() { "native" } else { "component" },
+                if on_disk { "RocksDB" } else { "memory" }
+            );
+            let outcome = played(path, Engine { native, on_disk });
+            let (passed, failed) = outcome.passed_and_failed();
+            assert_eq!(failed, 0, "{kind}:\n{}", outcome.to_text());
+            assert!(passed > 0, "{kind}: no case was played");
+        }
+    }
+}
+
+#[test]
+fn cases_of_order_payment_hold_on_every_engine() {
+    hold_everywhere("plugins/order-payment", &native::<order_payment::OrderPayment>());
+}
+
+#[test]
+fn cases_of_latest_dimension_hold_on_every_engine() {
+    hold_everywhere("plugins/latest-dimension", &native::<latest_dimension::LatestDimension>());
+}
+
+#[test]
+fn known_pains_of_joins_are_none_here() {
+    hold_everywhere("tests/scenarios/pains", &native::<order_payment::OrderPayment>());
+}
+
+#[test]
+fn p46_a_misbehaving_guest_costs_one_record_each_time() {
+    for on_disk in [false, true] {
+        let outcome = played("tests/scenarios/guests", Engine { native: None, on_disk });
+        assert_eq!(outcome.passed_and_failed(), (1, 0), "{}", outcome.to_text());
+    }
+}
