@@ -4,6 +4,7 @@
 //! changing names in its bytes.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
+mod building;
 mod calls;
 mod gate;
 mod guest;
