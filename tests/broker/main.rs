@@ -7,6 +7,12 @@
 #[cfg(test)]
 mod fixture;
 #[cfg(test)]
+mod host_process;
+#[cfg(test)]
+mod host_run;
+#[cfg(test)]
+mod host_stream;
+#[cfg(test)]
 mod kafka_admin;
 #[cfg(test)]
 mod kafka_lane;

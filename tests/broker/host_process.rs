@@ -1,0 +1,305 @@
+//! The binary `dovetail` as users start it: a pipeline file, processes, what they say and how they
+//! end. No process outlives its owner.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use dovetail_tests::broker::{Client, shared, unique_name};
+use dovetail_tests::workspace;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Limit for everything that must come; long, because the machine may be busy.
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+
+/// The binary beside this test's own.
+pub(crate) fn binary() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let binary = test.parent().unwrap().with_file_name("dovetail");
+    assert!(
+        binary.exists(),
+        "{} is missing: `cargo build --release --workspace --bins` makes it",
+        binary.display()
+    );
+    binary
+}
+
+/// The component of plugin `order-payment`, built once per test process.
+pub(crate) fn order_payment() -> &'static [u8] {
+    static COMPONENT: OnceLock<Vec<u8>> = OnceLock::new();
+    COMPONENT.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("order_payment.wasm");
+        let built = Command::new(binary())
+            .arg("build")
+            .arg(workspace::root().join("plugins/order-payment"))
+            .arg("--out")
+            .arg(&file)
+            .output()
+            .unwrap();
+        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+        fs::read(&file).unwrap()
+    })
+}
+
+/// Another revision of `order-payment`: its results say `PAI2` and `UNPAI2`.
+pub(crate) fn second_revision() -> Vec<u8> {
+    let mut bytes = order_payment().to_vec();
+    let (word, other) = (b"PAID\"", b"PAI2\"");
+    let places: Vec<usize> =
+        (0..bytes.len() - word.len()).filter(|at| bytes[*at..].starts_with(word)).collect();
+    assert!(!places.is_empty(), "the component has no constant `PAID`");
+    for at in places {
+        bytes[at..at + other.len()].copy_from_slice(other);
+    }
+    bytes
+}
+
+/// A pipeline of its own: topics, folder and file.
+pub(crate) struct Pipeline {
+    pub(crate) name: String,
+    pub(crate) client: Client,
+    folder: TempDir,
+    brokers: String,
+}
+
+impl Pipeline {
+    /// Makes the topics `<name>.orders` and so on, with that many partitions each, and the plugin
+    /// file.
+    pub(crate) fn create(partitions: i32) -> Self {
+        let pipeline = Self::without_topics();
+        for topic in ["orders", "payments", "results", "late"] {
+            pipeline.client.create_topic(&pipeline.topic(topic), partitions, &[]).unwrap();
+        }
+        pipeline
+    }
+
+    /// A pipeline whose topics are not there yet.
+    pub(crate) fn without_topics() -> Self {
+        let brokers = shared().unwrap();
+        let client = Client::new(&brokers);
+        let folder = tempfile::tempdir().unwrap();
+        let pipeline = Self { name: unique_name("host"), client, folder, brokers };
+        pipeline.replace_plugin(order_payment());
+        pipeline
+    }
+
+    pub(crate) fn topic(&self, name: &str) -> String {
+        format!("{}.{name}", self.name)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Replaces the plugin file in one step.
+    pub(crate) fn replace_plugin(&self, bytes: &[u8]) {
+        let new = self.path("plugin.wasm.new");
+        fs::write(&new, bytes).unwrap();
+        fs::rename(new, self.path("plugin.wasm")).unwrap();
+    }
+
+    /// The pipeline file's text: sources never go idle, so that time depends on records alone.
+    pub(crate) fn text(&self) -> String {
+        let Self { name, brokers, .. } = self;
+        format!(
+            "pipeline: {name}\n\
+             kafka: {{ brokers: \"{brokers}\", transaction_timeout: 10s }}\n\
+             inputs:\n\
+             \x20 orders:\n\
+             \x20   topic: {name}.orders\n\
+             \x20   key:  {{ from: value, path: $.order_id, type: string }}\n\
+             \x20   time: {{ from: value, path: $.ts, unit: ms, out_of_orderness: 2s, idle_after: never }}\n\
+             \x20   start: earliest\n\
+             \x20 payments:\n\
+             \x20   topic: {name}.payments\n\
+             \x20   key:  {{ from: value, path: $.order_id, type: string }}\n\
+             \x20   time: {{ from: value, path: $.ts, unit: ms, out_of_orderness: 2s, idle_after: never }}\n\
+             \x20   start: earliest\n\
+             plugin:\n\
+             \x20 file: plugin.wasm\n\
+             \x20 inputs: {{ order: orders, payment: payments }}\n\
+             \x20 config:\n\
+             \x20   within: 10s\n\
+             \x20   result: {{ order_id: order.order_id, paid: payment.paid, status: status }}\n\
+             outputs:\n\
+             \x20 main: {{ topic: {name}.results }}\n\
+             \x20 late: {{ topic: {name}.late }}\n\
+             state: {{ dir: state }}\n\
+             admin: {{ listen: \"127.0.0.1:0\" }}\n"
+        )
+    }
+
+    /// Writes a pipeline file and returns its path.
+    pub(crate) fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// Starts a host on the plain pipeline file.
+    pub(crate) fn run(&self) -> Host {
+        self.run_text("pipeline.yaml", &self.text())
+    }
+
+    /// Starts a host on a pipeline file with that text.
+    pub(crate) fn run_text(&self, name: &str, text: &str) -> Host {
+        Host::start(&self.file(name, text))
+    }
+
+    pub(crate) fn delete_state(&self) {
+        fs::remove_dir_all(self.path("state")).unwrap();
+    }
+}
+
+/// Runs a command of the binary to its end.
+pub(crate) fn dovetail(arguments: &[&str]) -> Output {
+    Command::new(binary()).args(arguments).env_remove("DOVETAIL_URL").output().unwrap()
+}
+
+/// What a process has said so far, and whether it is still there.
+#[derive(Default)]
+struct Said {
+    lines: Vec<String>,
+    has_ended: bool,
+}
+
+/// A running `dovetail run`; dropping it kills it.
+pub(crate) struct Host {
+    child: Child,
+    said: Arc<(Mutex<Said>, Condvar)>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Host {
+    pub(crate) fn start(file: &Path) -> Self {
+        let mut child = Command::new(binary())
+            .arg("run")
+            .arg(file)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let said = Arc::new((Mutex::new(Said::default()), Condvar::new()));
+        let told = Arc::clone(&said);
+        let reader = std::thread::spawn(move || {
+            let (said, changed) = &*told;
+            for line in lines.map_while(Result::ok) {
+                lock(said).lines.push(line);
+                changed.notify_all();
+            }
+            // Only the end of the process closes its standard error.
+            lock(said).has_ended = true;
+            changed.notify_all();
+        });
+        Self { child, said, reader: Some(reader) }
+    }
+
+    /// Everything that it has said.
+    pub(crate) fn text(&self) -> String {
+        lock(&self.said.0).lines.join("\n")
+    }
+
+    /// Waits for a line with that text in it.
+    pub(crate) fn wait_for(&self, text: &str) -> String {
+        let has_come = |said: &Said| said.lines.iter().any(|line| line.contains(text));
+        let said = self.wait_until(LIMIT, |said| said.has_ended || has_come(said));
+        let line = said.lines.iter().find(|line| line.contains(text)).cloned();
+        drop(said);
+        line.unwrap_or_else(|| panic!("nothing said {text:?}:\n{}", self.text()))
+    }
+
+    /// Waits until its lanes are started; returns `HOST:PORT` of the admin port.
+    pub(crate) fn admin(&self) -> String {
+        let line: Value = serde_json::from_str(&self.wait_for("\"message\":\"running\"")).unwrap();
+        line["admin"].as_str().unwrap().to_owned()
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// SIGKILL.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.wait_exit(LIMIT);
+    }
+
+    /// SIGTERM.
+    pub(crate) fn terminate(&self) {
+        let sent = Command::new("kill").arg("-TERM").arg(self.pid().to_string()).status();
+        assert!(sent.unwrap().success());
+    }
+
+    /// SIGTERM, and its end with exit code 0.
+    pub(crate) fn stop(mut self) {
+        self.terminate();
+        assert_eq!(self.wait_exit(LIMIT), Some(0), "{}", self.text());
+    }
+
+    /// Waits for its end; returns the exit code, `None` after a signal.
+    pub(crate) fn wait_exit(&mut self, limit: Duration) -> Option<i32> {
+        let has_ended = self.wait_until(limit, |said| said.has_ended).has_ended;
+        assert!(has_ended, "still running after {limit:?}:\n{}", self.text());
+        self.reader.take().map(|reader| reader.join().unwrap());
+        self.child.wait().unwrap().code()
+    }
+
+    fn wait_until(
+        &self,
+        limit: Duration,
+        is_enough: impl Fn(&Said) -> bool,
+    ) -> MutexGuard<'_, Said> {
+        let (said, changed) = &*self.said;
+        let waiting = changed.wait_timeout_while(lock(said), limit, |said| !is_enough(said));
+        waiting.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        // It may have ended already.
+        drop(self.child.kill());
+        drop(self.child.wait());
+        if std::thread::panicking() {
+            eprintln!("the host said:\n{}", self.text());
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Status and body of `GET path`.
+pub(crate) fn get(admin: &str, path: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(admin).unwrap();
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
+    write!(stream, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let code = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (code, body.to_owned())
+}
+
+/// Asks until the answer is as wanted; says the last one otherwise.
+pub(crate) fn wait_for_status(admin: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
+    let begin = Instant::now();
+    loop {
+        let status: Value = serde_json::from_str(&get(admin, "/api/v1/status").1).unwrap();
+        if is_wanted(&status) {
+            return status;
+        }
+        assert!(begin.elapsed() < LIMIT, "the status did not come: {status:#}");
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
+}
