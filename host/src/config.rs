@@ -125,11 +125,14 @@ impl Loaded {
 ///
 /// When it cannot be read or is wrong.
 pub fn load(path: &Path, environment: &Environment) -> Result<Loaded, LoadError> {
-    let text = std::fs::read_to_string(path).map_err(|error| LoadError::Unreadable {
+    let unreadable = |error: std::io::Error| LoadError::Unreadable {
         path: path.to_owned(),
         reason: error.to_string(),
-    })?;
-    let base = path.parent().filter(|base| !base.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    };
+    let text = std::fs::read_to_string(path).map_err(unreadable)?;
+    // Absolute, because a log remembers files by their paths, wherever a start is made from.
+    let absolute = std::path::absolute(path).map_err(unreadable)?;
+    let base = absolute.parent().unwrap_or(Path::new("/"));
     Ok(load_text(&path.display().to_string(), text, base, environment)?)
 }
 

@@ -104,7 +104,7 @@ fn a_plugins_configuration_keeps_types_and_digits() {
 #[test]
 fn files_without_kafka_need_neither_start_nor_state_dir() {
     let config = load(FILES).unwrap().config;
-    assert_eq!(config.state_dir, Path::new("/etc/dovetail/./data/state"));
+    assert_eq!(config.state_dir, Path::new("/etc/dovetail/data/state"));
     assert_eq!(
         config.outputs[0].follow.as_deref(),
         Some(Path::new("/etc/dovetail/results.ndjson"))

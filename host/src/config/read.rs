@@ -32,7 +32,8 @@ pub(super) struct Surroundings<'e> {
 
 impl Surroundings<'_> {
     pub(super) fn resolve(&self, path: impl AsRef<Path>) -> PathBuf {
-        self.base.join(path)
+        // Without the `.` that people write.
+        self.base.join(path).components().collect()
     }
 }
 
@@ -72,7 +73,7 @@ pub(super) fn read(reader: &mut Reader, tree: &Node, around: &Surroundings<'_>) 
     let memory = reader.or(&mut root, "memory", "256MiB", scalars::size);
     let mut admin = reader.section(&mut root, "admin");
     let admin_listen = reader.or(&mut admin, "listen", ADMIN_LISTEN_DEFAULT, |scalar| {
-        scalar.text.parse().map_err(|_| "an address such as 127.0.0.1:9464".to_owned())
+        scalar.text.parse().map_err(|_unreadable| "an address such as 127.0.0.1:9464".to_owned())
     });
     reader.close(&admin);
     reader.close(&root);

@@ -17,7 +17,7 @@ pub struct Problem {
     /// What was expected and what was found.
     pub message: String,
     /// What to do about it.
-    pub help: Option<String>,
+    pub help: Option<Box<str>>,
 }
 
 impl Problem {
@@ -30,7 +30,7 @@ impl Problem {
     /// Adds what to do about it.
     #[must_use]
     pub fn with_help(mut self, help: impl Into<String>) -> Self {
-        self.help = Some(help.into());
+        self.help = Some(help.into().into_boxed_str());
         self
     }
 }

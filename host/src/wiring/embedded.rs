@@ -91,15 +91,15 @@ impl EmbeddedBackend {
                 }
                 InputFrom::Topic(_) => {}
                 InputFrom::Files(files) => {
-                    for file in files {
-                        if let Err(error) = File::open(file) {
-                            problems.push(loaded.problem(
-                                &format!("inputs.{}.file", input.name),
-                                format!("{} cannot be read: {error}", file.display()),
-                                "relative paths start where the pipeline file lies",
-                            ));
-                        }
-                    }
+                    let unreadable = files.iter().filter_map(|file| {
+                        let error = File::open(file).err()?;
+                        Some(loaded.problem(
+                            &format!("inputs.{}.file", input.name),
+                            format!("{} cannot be read: {error}", file.display()),
+                            "relative paths start where the pipeline file lies",
+                        ))
+                    });
+                    problems.extend(unreadable);
                 }
             }
         }

@@ -5,20 +5,35 @@
 
 use std::{path::Path, sync::Arc};
 
-use dovetail_core::epoch::{LaneId, Owner};
+use dovetail_admin::Admin;
+use dovetail_core::{
+    epoch::{LaneId, Owner},
+    identity::Identity,
+    options::OutputOptions,
+};
 use dovetail_runtime::{
-    FatalKind, LaneSetup, PipelineSetup, Revision, clock,
+    FatalKind, Handle, LaneSetup, PipelineSetup, Revision, clock,
     reload::{Candidate, ReloadParts, Reloader},
     supervisor::{PipelineEnd, Supervisor},
     watch::WatchOptions,
 };
 use dovetail_state::{Claim, MemoryBudget, StateDirectory};
+use metrics_exporter_prometheus::PrometheusHandle;
 
 use super::{
-    Fitted, Surveyed, gate, gate::FittedRevision, lanes, options, roles::Fit, stores::LaneStores,
+    Fitted, Surveyed,
+    backend::{Backend, Ground},
+    gate,
+    gate::{FittedRevision, PluginGate},
+    lanes, options,
+    roles::Fit,
+    stores::LaneStores,
 };
 use crate::{
-    config::model::{Config, LogConfig},
+    config::{
+        Loaded,
+        model::{Config, LogConfig},
+    },
     failure::{Exit, Failure},
 };
 
@@ -38,77 +53,31 @@ pub enum Ended {
 /// Why it could not start or had to stop, with the exit code of the process.
 pub fn run(surveyed: Surveyed) -> Result<Ended, Failure> {
     let Surveyed { fitted, mut backend, mut ground, mut identity, .. } = surveyed;
-    let lane_count = identity.lanes;
-    backend.prepare(&fitted.loaded, &ground, lane_count)?;
+    backend.prepare(&fitted.loaded, &ground, identity.lanes)?;
     // What was created now is described by the log, no longer guessed.
     ground = super::look(backend.as_mut(), &fitted.loaded)?;
     identity.cluster_id.clone_from(&ground.cluster_id);
     let Fitted { loaded, gate, revision, fit } = fitted;
     let config = &loaded.config;
-    let directory = open_state(config, &ground.cluster_id, lane_count)?;
-    let dead_letters = ground
-        .dead_letters
-        .clone()
-        .ok_or_else(|| Failure::internal("the dead-letter topic was not described"))?;
-    let options =
-        options::lane_options(config, &ground.inputs, &fit, &ground.outputs, dead_letters);
-    let digest = revision.digest().to_owned();
-    let limits = gate.limits();
-    let first: Arc<dyn Revision> =
-        Arc::new(FittedRevision::new(revision, fit.clone(), &ground.outputs, limits));
-    let setup = PipelineSetup {
-        identity,
-        options,
-        owner: owner(),
-        revision: first,
-        transaction_timeout: transaction_timeout(config),
-    };
-    let mut lane_setups = Vec::new();
-    for lane in (0..lane_count).map(LaneId) {
-        let sources = lanes::sources(lane, lane_count, config.inputs.len(), ground.partitions);
-        lane_setups.push(LaneSetup {
-            lane,
-            log: backend.lane_log(lane, lane_count, &sources, &fit)?,
-            sources,
-            decoder: options::decoder(config),
-            stores: Box::new(LaneStores::new(directory.clone(), lane)),
-        });
-    }
+    let directory = open_state(config, &ground.cluster_id, identity.lanes)?;
+    let lanes = lane_setups(config, backend.as_mut(), &ground, &fit, identity.lanes, &directory)?;
     let token = directory.admin_token().map_err(|error| Failure::internal(error.to_string()))?;
+    let digest = revision.digest().to_owned();
+    let revision = FittedRevision::new(revision, fit.clone(), &ground.outputs, gate.limits());
+    let setup = pipeline_setup(config, &ground, &fit, identity, Arc::new(revision))?;
+    let later = Later { gate, loaded: Arc::clone(&loaded), fit, outputs: ground.outputs.clone() };
     let metrics = super::admin::record_metrics()?;
-    let supervisor = Supervisor::start(&setup, lane_setups)?;
+    let supervisor = Supervisor::start(&setup, lanes)?;
     let handle = supervisor.handle();
-    let outputs = ground.outputs.clone();
-    let (gate_loaded, first_fit): (_, Fit) = (Arc::clone(&loaded), fit);
-    let reloader = Reloader::spawn(ReloadParts {
-        path: config.plugin.file.clone(),
-        digest,
-        gate: Box::new(move |candidate: &Candidate<'_>| {
-            gate::admit_later(&gate, &gate_loaded, &first_fit, &outputs, candidate.bytes)
-        }),
-        handle: handle.clone(),
-        watch: WatchOptions::default(),
-    })?;
-    super::admin::stop_on_signals(handle.clone())?;
-    let server = super::admin::serve(config, handle.clone(), &reloader, token, metrics);
-    let server = match server {
-        Ok(server) => server,
-        Err(failure) => {
-            handle.stop();
-            drop(supervisor.join());
-            return Err(failure);
-        }
-    };
-    tracing::info!(
-        pipeline = config.pipeline,
-        lanes = lane_count,
-        partitions = ground.partitions,
-        admin = %server.address(),
-        "running"
-    );
+    let watched = watch(config, handle.clone(), digest, token, later, metrics);
+    if watched.is_err() {
+        handle.stop();
+    } else {
+        let (lanes, partitions) = (setup.identity.lanes, ground.partitions);
+        tracing::info!(pipeline = config.pipeline, lanes, partitions, "running");
+    }
     let end = supervisor.join();
-    drop(reloader);
-    drop(server);
+    drop(watched?);
     match end {
         PipelineEnd::Finished => Ok(Ended::Finished),
         PipelineEnd::Stopped => Ok(Ended::Stopped),
@@ -123,9 +92,80 @@ pub fn run(surveyed: Surveyed) -> Result<Ended, Failure> {
     }
 }
 
+fn pipeline_setup(
+    config: &Config,
+    ground: &Ground,
+    fit: &Fit,
+    identity: Identity,
+    revision: Arc<dyn Revision>,
+) -> Result<PipelineSetup, Failure> {
+    let dead_letters = ground
+        .dead_letters
+        .clone()
+        .ok_or_else(|| Failure::internal("the dead-letter topic was not described"))?;
+    let options = options::lane_options(config, &ground.inputs, fit, &ground.outputs, dead_letters);
+    let (owner, transaction_timeout) = (owner(), transaction_timeout(config));
+    Ok(PipelineSetup { identity, options, owner, revision, transaction_timeout })
+}
+
+fn lane_setups(
+    config: &Config,
+    backend: &mut dyn Backend,
+    ground: &Ground,
+    fit: &Fit,
+    lanes: u16,
+    directory: &StateDirectory,
+) -> Result<Vec<LaneSetup>, Failure> {
+    let setup = |lane| {
+        let sources = lanes::sources(lane, lanes, config.inputs.len(), ground.partitions);
+        Ok(LaneSetup {
+            lane,
+            log: backend.lane_log(lane, lanes, &sources, fit)?,
+            sources,
+            decoder: options::decoder(config),
+            stores: Box::new(LaneStores::new(directory.clone(), lane)),
+        })
+    };
+    (0..lanes).map(LaneId).map(setup).collect()
+}
+
+/// What a later revision is held against.
+struct Later {
+    gate: PluginGate,
+    loaded: Arc<Loaded>,
+    fit: Fit,
+    outputs: Vec<OutputOptions>,
+}
+
+/// Watches the plugin file, takes signals and opens the admin port. Dropping what it returns ends
+/// the first and the last.
+fn watch(
+    config: &Config,
+    handle: Handle,
+    digest: String,
+    token: String,
+    later: Later,
+    metrics: PrometheusHandle,
+) -> Result<(Reloader, Admin), Failure> {
+    let gate = move |candidate: &Candidate<'_>| {
+        let Later { gate, loaded, fit, outputs } = &later;
+        gate::admit_later(gate, loaded, fit, outputs, candidate.bytes)
+    };
+    let reloader = Reloader::spawn(ReloadParts {
+        path: config.plugin.file.clone(),
+        digest,
+        gate: Box::new(gate),
+        handle: handle.clone(),
+        watch: WatchOptions::default(),
+    })?;
+    super::admin::stop_on_signals(handle.clone())?;
+    let admin = super::admin::serve(config, handle, &reloader, token, metrics)?;
+    Ok((reloader, admin))
+}
+
 fn open_state(config: &Config, cluster_id: &str, lanes: u16) -> Result<StateDirectory, Failure> {
     let since = jiff::Timestamp::from_millisecond(clock::now())
-        .map_or_else(|_| "an unknown time".to_owned(), |now| now.to_string());
+        .map_or_else(|_unwritable| "an unknown time".to_owned(), |now| now.to_string());
     let claim =
         Claim { pipeline: config.pipeline.clone(), cluster_id: cluster_id.to_owned(), since };
     let half = usize::try_from(config.memory / 2).unwrap_or(usize::MAX);

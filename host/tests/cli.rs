@@ -1,0 +1,248 @@
+//! The binary as a person uses it: what it prints, writes and exits with.
+//!
+//! Pain P17 (different partition counts) for the embedded log is here; for a broker it is among the
+//! broker tests.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    sync::OnceLock,
+};
+
+const FREE_PORT: &str = "admin.listen=127.0.0.1:0";
+
+fn dovetail(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_dovetail"))
+        .args(arguments)
+        .current_dir(folder)
+        // One place for what a new crate is built into, so that only the first run is slow.
+        .env("CARGO_TARGET_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("new"))
+        .env_remove("DOVETAIL_URL")
+        .env("NO_COLOR", "1")
+        .output()
+        .expect("the binary runs")
+}
+
+#[track_caller]
+fn succeed(folder: &Path, arguments: &[&str]) -> String {
+    let output = dovetail(folder, arguments);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {}\n{stderr}", output.status);
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Runs what must fail; returns standard error.
+#[track_caller]
+fn fail(folder: &Path, arguments: &[&str], code: i32) -> String {
+    let output = dovetail(folder, arguments);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stderr}");
+    stderr
+}
+
+fn lines(path: impl AsRef<Path>) -> Vec<serde_json::Value> {
+    let text = fs::read_to_string(path).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[track_caller]
+fn assert_says(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "expected `{part}` in:\n{text}");
+    }
+}
+
+/// A folder of the test's own with a crate that `dovetail new` wrote, built. It is built once: the
+/// SDK takes a while.
+fn new_crate() -> (tempfile::TempDir, PathBuf) {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let built = BUILT.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("new-crate");
+        if folder.exists() {
+            fs::remove_dir_all(&folder).unwrap();
+        }
+        fs::create_dir_all(&folder).unwrap();
+        let said = succeed(&folder, &["new", "my-join"]);
+        assert_says(&said, &["my-join/src/lib.rs", "dovetail build"]);
+        let path = folder.join("my-join");
+        assert_eq!(succeed(&path, &["build"]), "./my_join.wasm\n");
+        path
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("my-join");
+    for part in ["pipeline.yaml", "my_join.wasm", "data", "tests"] {
+        copy(&built.join(part), &path.join(part));
+    }
+    (folder, path)
+}
+
+fn copy(from: &Path, to: &Path) {
+    if !from.is_dir() {
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::copy(from, to).unwrap();
+        return;
+    }
+    for entry in fs::read_dir(from).unwrap() {
+        let name = entry.unwrap().file_name();
+        copy(&from.join(&name), &to.join(&name));
+    }
+}
+
+#[test]
+fn new_crate_builds_outside_the_repository_and_everything_ends_where_its_readme_says() {
+    let (_folder, path) = new_crate();
+    assert_says(&succeed(&path, &["validate"]), &["pipeline.yaml: ok"]);
+    assert_says(&succeed(&path, &["test"]), &["1 passed, 0 failed"]);
+    let run = ["run", "--set", FREE_PORT];
+    assert_eq!(succeed(&path, &run), "finished\n");
+
+    let out = path.join("out");
+    let values = |file: &str| -> Vec<String> {
+        lines(out.join(file)).iter().map(|line| line["value"]["order_id"].to_string()).collect()
+    };
+    assert_eq!(values("paid.ndjson"), ["\"o1\"", "\"o4\""]);
+    assert_eq!(values("unpaid.ndjson"), ["\"o2\""]);
+    assert_eq!(values("late.ndjson"), ["\"o1\""]);
+    let dead_letters = lines(out.join("dead-letters.ndjson"));
+    assert_eq!(dead_letters.len(), 1);
+    assert_eq!(dead_letters[0]["headers"]["__dovetail.errors.reason"], "plugin_error");
+
+    // Started again there is nothing to do, from another folder too.
+    assert_eq!(succeed(&path, &run), "finished\n");
+    let file = path.join("pipeline.yaml");
+    assert_eq!(
+        succeed(Path::new("/"), &["run", file.to_str().unwrap(), "--set", FREE_PORT]),
+        "finished\n"
+    );
+    assert_eq!(values("paid.ndjson").len(), 2);
+
+    // A file that has grown is refused with the ways out.
+    let payments = path.join("data/payments.ndjson");
+    let grown = fs::read_to_string(&payments).unwrap() + "{\"order_id\":\"o2\"}\n";
+    fs::write(&payments, grown).unwrap();
+    assert_says(&fail(&path, &run, 78), &["payments.ndjson", "another name"]);
+}
+
+#[test]
+fn start_that_differs_from_the_first_is_refused_with_both_sides_and_the_ways_out() {
+    let (_folder, path) = new_crate();
+    succeed(&path, &["run", "--set", FREE_PORT]);
+    let said = fail(
+        &path,
+        &[
+            "run",
+            "--set",
+            FREE_PORT,
+            "--set",
+            "inputs.orders.key.type=integer",
+            "--set",
+            "inputs.payments.key.type=integer",
+        ],
+        78,
+    );
+    assert_says(
+        &said,
+        &[
+            "committed at the first start",
+            "configured now",
+            "string keys",
+            "integer keys",
+            "Ways out",
+        ],
+    );
+}
+
+#[test]
+fn inputs_with_different_partition_counts_are_refused_before_anything_is_read() {
+    let (_folder, path) = new_crate();
+    fs::write(path.join("data/more.ndjson"), "").unwrap();
+    let files = "inputs.orders.file=[data/orders.ndjson, data/more.ndjson]";
+    let said = fail(&path, &["run", "--set", files, "--set", FREE_PORT], 78);
+    assert_says(
+        &said,
+        &["orders has 2 partitions, payments 1; records of one key would lie in different lanes"],
+    );
+    assert!(!path.join("out").exists(), "nothing was made");
+    assert_says(
+        &fail(&path, &["validate", "--connect", "--set", files], 1),
+        &["orders has 2 partitions"],
+    );
+}
+
+#[test]
+fn roles_and_outputs_that_the_plugin_does_not_have_are_named() {
+    let (_folder, path) = new_crate();
+    let file = path.join("pipeline.yaml");
+    let text = fs::read_to_string(&file)
+        .unwrap()
+        .replace("  unpaid: {", "  unpaied: {")
+        .replace("  payments:", "  payment:");
+    fs::write(&file, text).unwrap();
+    assert_says(
+        &fail(&path, &["validate"], 1),
+        &[
+            "the plugin has no role `payment`",
+            "did you mean `payments`?",
+            "the plugin's role `payments` has no input",
+            "nothing writes to the output `unpaied`; did you mean `unpaid`?",
+            "the plugin's output `unpaid` has no destination",
+        ],
+    );
+}
+
+#[test]
+fn time_unit_that_does_not_fit_the_samples_is_named() {
+    let (_folder, path) = new_crate();
+    let orders = "{\"order_id\":\"o1\",\"amount\":5,\"at\":1772359200}\n";
+    fs::write(path.join("data/orders.ndjson"), orders).unwrap();
+    let arguments =
+        ["validate", "--connect", "--sample", "100", "--set", "inputs.orders.time.unit=ms"];
+    let output = dovetail(&path, &arguments);
+    assert_says(
+        &String::from_utf8(output.stderr).unwrap(),
+        &["orders: $.at looks like seconds: set `time.unit: s`"],
+    );
+}
+
+#[test]
+fn plugin_says_what_it_is() {
+    let (_folder, path) = new_crate();
+    let arguments = ["plugin", "inspect", "my_join.wasm", "--config", "{\"wait\":\"1s\"}"];
+    assert_says(
+        &succeed(&path, &arguments),
+        &["inputs     orders, payments", "state      waiting: value, schema version 1"],
+    );
+    let json = succeed(&path, &[&arguments[..], &["--output", "json"]].concat());
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["outputs"], serde_json::json!(["main", "unpaid"]));
+    // The plugin's own words about a wrong configuration.
+    assert_says(&fail(&path, &["plugin", "inspect", "my_join.wasm"], 1), &["wait"]);
+}
+
+#[test]
+fn exit_codes_tell_usage_from_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    fail(folder.path(), &["walk"], 2);
+    assert_says(&fail(folder.path(), &["run"], 78), &["pipeline.yaml cannot be read"]);
+    fs::write(folder.path().join("pipeline.yaml"), "pipelin: x\n").unwrap();
+    assert_says(
+        &fail(folder.path(), &["run"], 78),
+        &["unknown key `pipelin`; did you mean `pipeline`?", "--> pipeline.yaml:1:1"],
+    );
+    fail(folder.path(), &["validate"], 1);
+    let unreachable = ["status", "--url", "http://127.0.0.1:1"];
+    assert_says(&fail(folder.path(), &unreachable, 2), &["no pipeline answers at"]);
+    assert_says(&fail(folder.path(), &["new", "Not A Name"], 2), &["is no name for a crate"]);
+}
+
+#[test]
+fn help_documents_exit_codes_and_examples() {
+    let here = Path::new(".");
+    assert_says(&succeed(here, &["--help"]), &["Exit codes:", "78  the configuration must change"]);
+    for command in ["new", "build", "validate", "test", "run", "status"] {
+        assert_says(&succeed(here, &[command, "--help"]), &["Example"]);
+    }
+}
