@@ -16,7 +16,7 @@ enum Arrows {
 }
 
 /// A package and its arrows; development dependencies are free, except those of core.
-const ARROWS: [(&str, Arrows); 14] = [
+const ARROWS: [(&str, Arrows); 15] = [
     ("dovetail-core", Arrows::Only(&[])),
     ("dovetail-state", Arrows::Only(&["dovetail-core"])),
     ("dovetail-kafka", Arrows::Only(&["dovetail-core"])),
@@ -28,6 +28,7 @@ const ARROWS: [(&str, Arrows); 14] = [
     ("dovetail-sdk", Arrows::Only(&["dovetail-core"])),
     ("dovetail", Arrows::All),
     ("dovetail-tests", Arrows::All),
+    ("dovetail-sim", Arrows::All),
     ("dovetail-bench-gen", Arrows::Only(&["dovetail-kafka"])),
     ("dovetail-conformance", Arrows::Only(&["dovetail-core", "dovetail-plugin", "dovetail-sdk"])),
     // Every member below plugins/, examples/ and tests/guests/.

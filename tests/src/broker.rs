@@ -5,9 +5,11 @@
 //! Every broker ends with its owner: when it is dropped, and when the test process is gone.
 
 mod client;
+mod follower;
 mod secure;
 
 pub use client::{Client, Record, block_on, unique_name};
+pub use follower::Follower;
 pub use secure::Secure;
 
 use anyhow::{Context as _, Result, bail};

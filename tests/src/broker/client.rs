@@ -1,6 +1,6 @@
 //! Topics and records through librdkafka alone, so that a test does not judge our code by our code.
 
-use super::Secure;
+use super::{Follower, Secure};
 use anyhow::{Context as _, Result, bail};
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::{ClientContext, DefaultClientContext};
@@ -72,7 +72,7 @@ impl Record {
         String::from_utf8_lossy(self.value.as_deref().unwrap_or_default()).into_owned()
     }
 
-    fn from_message(message: &BorrowedMessage<'_>) -> Self {
+    pub(super) fn from_message(message: &BorrowedMessage<'_>) -> Self {
         let headers = message.headers().map_or_else(Vec::new, |headers| {
             let owned = |header: Header<'_, &[u8]>| {
                 (header.key.to_owned(), header.value.map(<[u8]>::to_vec))
@@ -190,6 +190,14 @@ impl Client {
         }
         records.sort_by_key(|record| (record.partition, record.offset));
         Ok(records)
+    }
+
+    /// A consumer that begins at the topic's first record and goes on.
+    ///
+    /// # Errors
+    /// The topic does not exist, or the broker does not answer.
+    pub fn follow(&self, topic: &str) -> Result<Follower> {
+        Ok(Follower::new(self.reader(topic)?.0))
     }
 
     /// Waits until at least `count` records are committed in `topic`; all of them that are there.
