@@ -92,19 +92,18 @@ impl Stream {
         Self { orders, payments, results, late }
     }
 
-    /// Compares what was read with what must have come out; returns the marks of the results, by
-    /// partition in order: whether the second revision made them.
-    pub(crate) fn check(&self, results: &[Record], late: &[Record]) -> BTreeMap<i32, Vec<bool>> {
+    /// Compares what was read with what must have come out; returns the marks that revisions leave
+    /// in results, by partition in order.
+    pub(crate) fn check(&self, results: &[Record], late: &[Record]) -> BTreeMap<i32, String> {
         let mut found = BTreeMap::new();
-        let mut marks: BTreeMap<i32, Vec<bool>> = BTreeMap::new();
+        let mut marks: BTreeMap<i32, String> = BTreeMap::new();
         for record in results {
             let value = value(record);
             let id = value["order_id"].as_str().unwrap().to_owned();
             let paid = value["paid"].as_u64();
-            let status = value["status"].as_str().unwrap();
-            let words = if paid.is_some() { ["PAID", "PAI2"] } else { ["UNPAID", "UNPAI2"] };
-            assert!(words.contains(&status), "{value}");
-            marks.entry(record.partition).or_default().push(status == words[1]);
+            let status = if paid.is_some() { "PAI" } else { "UNPAI" };
+            assert!(value["status"].as_str().unwrap().starts_with(status), "{value}");
+            marks.entry(record.partition).or_default().push(mark_of(record));
             assert_eq!(found.insert(id, paid), None, "a second result: {value}");
         }
         compare("results", &self.results, &found);
@@ -138,6 +137,12 @@ fn compare<K: Ord + std::fmt::Debug, V: PartialEq + std::fmt::Debug>(
 
 pub(crate) fn value(record: &Record) -> Value {
     serde_json::from_slice(record.value.as_deref().unwrap()).unwrap()
+}
+
+/// The number of the revision that made a result: the first says `PAID`, the second `PAI2`.
+pub(crate) fn mark_of(record: &Record) -> char {
+    let mark = value(record)["status"].as_str().unwrap().chars().last().unwrap();
+    if mark == 'D' { '1' } else { mark }
 }
 
 /// An order, in its partition.

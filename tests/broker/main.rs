@@ -7,6 +7,8 @@
 #[cfg(test)]
 mod fixture;
 #[cfg(test)]
+mod host_kills;
+#[cfg(test)]
 mod host_process;
 #[cfg(test)]
 mod host_run;
