@@ -38,8 +38,7 @@ impl MatchFunction for ReadWriteEmit {
         let value = context.record().and_then(|record| record.value.clone()).unwrap_or_default();
         let time = context.current().event_time;
         let wrote = context.state_put(0, b"", &value);
-        let emitted =
-            context.emit(0, OutputKey::Current, Some(&value), &Headers::default(), time);
+        let emitted = context.emit(0, OutputKey::Current, Some(&value), &Headers::default(), time);
         black_box((before, wrote.is_ok(), emitted.is_ok()));
         (context, Ok(()))
     }

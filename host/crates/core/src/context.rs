@@ -57,6 +57,7 @@ pub struct Context {
     descriptor: PluginDescriptor,
     /// The durable number of each of the descriptor's states.
     state_ids: Vec<StateId>,
+    input_names: Vec<String>,
     output_options: Vec<OutputOptions>,
     limits: CallLimits,
     late_output: Option<u16>,
@@ -89,6 +90,8 @@ pub struct ContextParts {
     pub descriptor: PluginDescriptor,
     /// The durable number of each described state.
     pub state_ids: Vec<StateId>,
+    /// The inputs' names as configured, for headers.
+    pub inputs: Vec<String>,
     /// The outputs, in the order of the description.
     pub outputs: Vec<OutputOptions>,
     /// Which output is named `late`.
@@ -119,6 +122,7 @@ impl Context {
             clocks,
             descriptor: parts.descriptor,
             state_ids: parts.state_ids,
+            input_names: parts.inputs,
             output_options: parts.outputs,
             limits: parts.limits,
             late_output: parts.late_output,

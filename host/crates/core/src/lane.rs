@@ -168,6 +168,7 @@ impl Lane {
                 store: parts.store,
                 descriptor: parts.descriptor,
                 state_ids: parts.state_ids,
+                inputs: parts.options.inputs.iter().map(|input| input.name.clone()).collect(),
                 outputs: parts.options.outputs.clone(),
                 late_output: parts.options.late_output,
                 limits: parts.options.limits,

@@ -90,6 +90,7 @@ fn context(revision: &dovetail_plugin::Revision) -> Box<Context> {
     });
     let parts = ContextParts {
         store: Box::new(MemoryStore::default()),
+        inputs: descriptor.inputs.clone(),
         outputs: outputs.collect(),
         state_ids: (0..).map(StateId).take(descriptor.states.len()).collect(),
         descriptor,

@@ -51,14 +51,14 @@ impl Context {
     ///
     /// As [`Context::emit`]; also when a timer is handled, since there is no record.
     pub fn forward(&mut self, output: u32) -> Result<(), ContextError> {
-        let Subject::Record { role, record, time, is_late, .. } = &self.current.subject else {
+        let Subject::Record { input, record, time, is_late, .. } = &self.current.subject else {
             return Err(ContextError::limit("only a record can be forwarded, not a timer"));
         };
         let (record, time) = (record.clone(), *time);
         let is_late_output = self.late_output.is_some_and(|late| u32::from(late) == output);
         let headers = match time {
             Some(time) if is_late_output && *is_late => {
-                let input = self.descriptor.inputs.get(*role as usize).map_or("", String::as_str);
+                let input = self.input_names.get(usize::from(input.0)).map_or("", String::as_str);
                 late_headers(&record, input, time, self.clocks.watermark)
             }
             Some(_) | None => record.headers.clone(),

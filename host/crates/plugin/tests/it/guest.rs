@@ -167,6 +167,7 @@ fn context(descriptor: &PluginDescriptor, limits: CallLimits) -> Box<Context> {
     let state_ids = (0..u16::try_from(descriptor.states.len()).unwrap()).map(StateId).collect();
     let parts = ContextParts {
         store: Box::new(MemoryStore::default()),
+        inputs: descriptor.inputs.clone(),
         descriptor: descriptor.clone(),
         state_ids,
         outputs: outputs.collect(),
