@@ -292,6 +292,20 @@ mod tests {
         assert_eq!(decode_stored(&encode_stored(&head).into()), Ok(head));
     }
 
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// The bytes of a record and of a stored head as format 1 has them, for ever.
+    #[test]
+    fn the_bytes_of_format_1_are_fixed() {
+        let changes: [(&[u8], Option<&[u8]>); 2] = [(b"a", Some(b"1")), (b"b", None)];
+        let (bytes, hash) = encode(&record(), changes.into_iter());
+        assert_eq!(hex(&bytes), include_str!("fixtures/record-1.hex").trim());
+        let head = encode_stored(&StoredHead { record: record(), hash, journal_next: 12 });
+        assert_eq!(hex(&head), include_str!("fixtures/stored-head-1.hex").trim());
+    }
+
     #[test]
     fn a_record_cut_anywhere_is_refused() {
         let (bytes, _) = encode(&record(), std::iter::empty());
