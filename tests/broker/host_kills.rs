@@ -42,6 +42,8 @@ fn ten_kills_lose_and_repeat_nothing() {
             }
             let host = pipeline.run();
             if round == REPLACED_IN {
+                // From here on it runs the revision that it found.
+                host.admin();
                 read_decided_by('1', &mut results);
                 pipeline.replace_plugin(&marked(2));
                 host.wait_for("every lane has switched");

@@ -223,6 +223,16 @@ impl Host {
         line["admin"].as_str().unwrap().to_owned()
     }
 
+    /// Waits until it has acquired every lane; returns `HOST:PORT` of the admin port.
+    pub(crate) fn wait_for_lanes(&self) -> String {
+        let admin = self.admin();
+        wait_for_status(&admin, |status| {
+            let lanes = status["lanes"].as_array().unwrap();
+            lanes.iter().all(|lane| lane["phase"] == "running" && lane["epoch"].is_u64())
+        });
+        admin
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }

@@ -11,9 +11,13 @@ mod host_kills;
 #[cfg(test)]
 mod host_process;
 #[cfg(test)]
+mod host_refusals;
+#[cfg(test)]
 mod host_run;
 #[cfg(test)]
 mod host_stream;
+#[cfg(test)]
+mod host_takeover;
 #[cfg(test)]
 mod kafka_admin;
 #[cfg(test)]
