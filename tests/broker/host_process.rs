@@ -153,8 +153,11 @@ impl Pipeline {
         Host::start(&self.file(name, text))
     }
 
+    /// Deletes the state directory; a host that was killed early has not made it yet.
     pub(crate) fn delete_state(&self) {
-        fs::remove_dir_all(self.path("state")).unwrap();
+        if self.path("state").exists() {
+            fs::remove_dir_all(self.path("state")).unwrap();
+        }
     }
 }
 
@@ -217,10 +220,11 @@ impl Host {
         line.unwrap_or_else(|| panic!("nothing said {text:?}:\n{}", self.text()))
     }
 
-    /// Waits until its lanes are started; returns `HOST:PORT` of the admin port.
+    /// Waits until it has begun; returns `HOST:PORT` of the admin port.
     pub(crate) fn admin(&self) -> String {
-        let line: Value = serde_json::from_str(&self.wait_for("\"message\":\"running\"")).unwrap();
-        line["admin"].as_str().unwrap().to_owned()
+        let line: Value = serde_json::from_str(&self.wait_for(" on http://")).unwrap();
+        let (_, admin) = line["message"].as_str().unwrap().split_once(" on http://").unwrap();
+        admin.to_owned()
     }
 
     /// Waits until it has acquired every lane; returns `HOST:PORT` of the admin port.

@@ -7,13 +7,19 @@
 #[cfg(test)]
 mod fixture;
 #[cfg(test)]
+mod host_admin;
+#[cfg(test)]
 mod host_kills;
 #[cfg(test)]
 mod host_process;
 #[cfg(test)]
 mod host_refusals;
 #[cfg(test)]
+mod host_replay;
+#[cfg(test)]
 mod host_run;
+#[cfg(test)]
+mod host_stop;
 #[cfg(test)]
 mod host_stream;
 #[cfg(test)]

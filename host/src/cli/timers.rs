@@ -38,9 +38,11 @@ pub(super) fn timers(command: TimersCommand) -> Result<(), Failure> {
         .map(|timer| {
             let tag = timer.tag.to_string();
             let (lane, partition) = (timer.lane.to_string(), timer.partition.to_string());
-            vec![timer.time, timer.domain, timer.key, tag, lane, partition]
+            let watermark = timer.watermark.unwrap_or_else(|| "-".to_owned());
+            let due = [timer.time, timer.domain, timer.key, tag, lane, partition];
+            due.into_iter().chain([watermark, timer.waits_for]).collect()
         })
         .collect();
-    let header = ["DUE", "DOMAIN", "KEY", "TAG", "LANE", "PARTITION"];
+    let header = ["DUE", "DOMAIN", "KEY", "TAG", "LANE", "PARTITION", "WATERMARK", "WAITS FOR"];
     terminal::print(&terminal::table(&header, &rows))
 }

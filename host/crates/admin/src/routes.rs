@@ -99,7 +99,11 @@ async fn timers(State(app): State<App>, Query(query): Query<TimersQuery>) -> Res
     let limit = query.n.unwrap_or(TIMERS_DEFAULT).min(TIMERS_MAX);
     off_the_loop(move || {
         let timers = app.handle.timers_next(limit);
-        let view = |(lane, domain, timer)| TimerView::new(lane, domain, &timer);
+        let (names, lanes) = (app.handle.names(), app.handle.lanes());
+        let view = |(lane, domain, timer)| {
+            let of_lane = lanes.iter().find(|view| view.lane == lane);
+            TimerView::new(names, of_lane, (lane, domain, &timer))
+        };
         Json(timers.into_iter().map(view).collect::<Vec<_>>()).into_response()
     })
     .await

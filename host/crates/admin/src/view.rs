@@ -188,6 +188,13 @@ pub struct TimerView {
     pub tag: u64,
     /// The partition of the record that made it.
     pub partition: u16,
+    /// The watermark of its lane in ms; absent before it is known.
+    pub watermark_ms: Option<i64>,
+    /// The same as text.
+    pub watermark: Option<String>,
+    /// What it waits for, in words: who holds its lane's watermark, that every input is idle, or
+    /// the clock.
+    pub waits_for: String,
 }
 
 /// One revision of `/api/v1/plugins`.
@@ -381,9 +388,16 @@ fn why(source: &SourceStatus) -> &'static str {
 }
 
 impl TimerView {
-    /// Returns a timer as shown.
+    /// Returns a timer as shown, with where its lane stands.
     #[must_use]
-    pub fn new(lane: LaneId, domain: TimerDomain, timer: &Timer) -> Self {
+    pub fn new(
+        names: &Names,
+        view: Option<&LaneView>,
+        (lane, domain, timer): (LaneId, TimerDomain, &Timer),
+    ) -> Self {
+        let status = view.and_then(|view| view.status.as_ref());
+        let lane_watermark = status.and_then(|status| known(status.watermark));
+        let waits_for = waits_for(names, status, domain);
         let domain = match domain {
             TimerDomain::Event => "event",
             TimerDomain::Processing => "processing",
@@ -397,6 +411,22 @@ impl TimerView {
             key: key_text(&timer.key),
             tag: timer.tag,
             partition: timer.partition.0,
+            watermark_ms: lane_watermark,
+            watermark: lane_watermark.and_then(watermark),
+            waits_for,
+        }
+    }
+}
+
+/// Says what keeps a timer from firing.
+fn waits_for(names: &Names, status: Option<&LaneStatus>, domain: TimerDomain) -> String {
+    match (domain, status) {
+        (TimerDomain::Processing, _) => "the clock".to_owned(),
+        (TimerDomain::Continue, _) => "its turn".to_owned(),
+        (TimerDomain::Event, None) => "the lane, which is starting".to_owned(),
+        (TimerDomain::Event, Some(status)) if status.all_idle => "all inputs idle".to_owned(),
+        (TimerDomain::Event, Some(status)) => {
+            held_by(names, &status.sources).unwrap_or_else(|| "the watermark".to_owned())
         }
     }
 }
