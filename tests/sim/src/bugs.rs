@@ -1,0 +1,85 @@
+//! Deliberate bugs: each breaks one rule of the protocol in the ports or the plugin, and must be
+//! caught. They show that the simulator has teeth.
+
+/// A deliberate bug.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bug {
+    /// State is applied before the commit.
+    ApplyBeforeCommit,
+    /// An acquisition does not fence.
+    SkipFencing,
+    /// What was committed is read before older writers are fenced.
+    ReadBeforeFencing,
+    /// A replay takes an epoch's head but not its changes.
+    ReplaySkipsChanges,
+    /// Errors while reading back are taken as "nothing there".
+    ReadErrorsIgnored,
+    /// Reading goes on one record too far.
+    PositionsOffByOne,
+    /// Offsets are committed one record too far.
+    OffsetsOffByOne,
+    /// A failed call is not undone.
+    UndoMissing,
+    /// A restored lane starts with no watermark.
+    WatermarkResetAtRestore,
+    /// Restored timers are looked for too late.
+    TimersLostAtRestore,
+    /// A cut *continue* is forgotten.
+    ContinuationForgotten,
+    /// A cut move of time is forgotten.
+    FiringForgotten,
+    /// Outputs are committed in a transaction of their own.
+    OutputsWithoutOffsets,
+    /// The offsets are left out of the transaction.
+    OffsetsLeftOut,
+    /// The journal is read without regard to transactions.
+    JournalReadUncommitted,
+    /// Inputs are read without regard to transactions.
+    InputReadUncommitted,
+    /// A commit in doubt is tried again as a new transaction of the same producer.
+    RetryOnSameProducer,
+    /// A commit in doubt is taken as done.
+    DoubtTakenAsCommitted,
+    /// A producer whose connection was lost while it committed is used again.
+    SuspectUsedAgain,
+    /// A fenced lane acquires again without looking for its successor.
+    FencedFightsBack,
+    /// Local state of the same epoch number is taken without comparing hashes.
+    EpochNumberOnly,
+    /// After a crash the disk holds rows of a later epoch than its head.
+    TornApply,
+    /// An end of the input is told while records before it are still on their way.
+    EndToldTooEarly,
+    /// What was fetched before a recovery is handed over after it.
+    StaleFetch,
+}
+
+impl Bug {
+    /// Every bug, with the number of seeds within which it must be caught.
+    pub const ALL: [(Self, u64); 24] = [
+        (Self::ApplyBeforeCommit, 20),
+        (Self::SkipFencing, 100),
+        (Self::ReadBeforeFencing, 400),
+        (Self::ReplaySkipsChanges, 20),
+        (Self::ReadErrorsIgnored, 200),
+        (Self::PositionsOffByOne, 20),
+        (Self::OffsetsOffByOne, 20),
+        (Self::UndoMissing, 40),
+        (Self::WatermarkResetAtRestore, 40),
+        (Self::TimersLostAtRestore, 40),
+        (Self::ContinuationForgotten, 100),
+        (Self::FiringForgotten, 100),
+        (Self::OutputsWithoutOffsets, 20),
+        (Self::OffsetsLeftOut, 20),
+        (Self::JournalReadUncommitted, 100),
+        (Self::InputReadUncommitted, 40),
+        (Self::RetryOnSameProducer, 100),
+        (Self::DoubtTakenAsCommitted, 40),
+        (Self::SuspectUsedAgain, 400),
+        (Self::FencedFightsBack, 100),
+        (Self::EpochNumberOnly, 200),
+        (Self::TornApply, 40),
+        (Self::EndToldTooEarly, 100),
+        (Self::StaleFetch, 40),
+    ];
+}

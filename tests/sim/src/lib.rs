@@ -1,0 +1,24 @@
+//! Dovetail's deterministic simulator.
+//!
+//! The production core and the runtime's lane loop run, in one thread and in virtual time, against
+//! models of Kafka ([`kafka`]), disks ([`disk`]), processes ([`machine`]) and a network
+//! ([`world`]). A seed decides everything ([`faults::Plan`]): knobs, inputs, faults and their
+//! times. What is committed is judged while it happens and at the end ([`history`], [`run`]).
+//!
+//! May not know: librdkafka, RocksDB, Wasm; those are tested against the ports they implement.
+
+pub mod bugs;
+pub mod disk;
+pub mod faults;
+pub mod history;
+pub mod job;
+pub mod kafka;
+pub mod log;
+pub mod machine;
+mod mishap;
+pub mod rng;
+pub mod rows;
+pub mod run;
+pub mod trace;
+pub mod workload;
+pub mod world;

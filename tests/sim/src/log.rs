@@ -1,0 +1,507 @@
+//! The log port over the model of Kafka: what an adapter on librdkafka does, request by request.
+//!
+//! Every request takes virtual time, during which everything else goes on: other hosts, markers,
+//! timeouts, faults. So two owners of a lane really interleave inside their commits.
+//!
+//! Invariant: after any doubt the producer is never used again.
+
+use std::{
+    ops::ControlFlow,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use dovetail_core::{
+    epoch::{JournaledEpoch, StoredHead, chunk::Assembler, codec},
+    log::{CommittedOffset, Fetched, Log, LogError, Transaction, Waker},
+    output::Target,
+    record::{Record, Source, SourceIndex},
+    recovery::{Facts, JournalFact},
+};
+
+use crate::{
+    bugs::Bug,
+    faults::Point,
+    history::place_of,
+    job::{Calls, DEAD_LETTERS},
+    kafka::{Answer, OffsetEntry, Place, Request},
+    world::{Connection, Process, Shared},
+};
+
+/// How long an operation outside of transactions is tried, ms.
+const PATIENCE: i64 = 15_000;
+/// How often a request of a transaction is sent.
+const SENDS_MAX: u32 = 3;
+
+/// What an acquisition has seen, for counting the rows of the decision.
+#[derive(Debug, Default)]
+pub struct Observed {
+    /// Whether the lane is being acquired.
+    pub is_acquiring: bool,
+    /// The committed offsets.
+    pub committed: Vec<Option<CommittedOffset>>,
+    /// The journal as it was last read.
+    pub journal: Vec<JournalFact>,
+    /// The stored head.
+    pub stored: Option<StoredHead>,
+}
+
+impl Observed {
+    /// Returns what was observed as core's facts.
+    #[must_use]
+    pub fn facts(&self) -> Facts {
+        Facts {
+            committed: self.committed.clone(),
+            journal: self.journal.clone(),
+            stored: self.stored.clone(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+struct Reader {
+    position: i64,
+    /// The end that the client knows.
+    seen: i64,
+    refresh_at: i64,
+    has_said_end: bool,
+    has_said_unknown: bool,
+    last: Vec<Record>,
+}
+
+/// The log port of one lane in one process.
+pub struct SimLog {
+    shared: Arc<Shared>,
+    process: Process,
+    lane: u16,
+    sources: Vec<Source>,
+    connection: Connection,
+    epoch: Option<u32>,
+    sequence: u64,
+    /// A request of a commit had to be sent again: it may still arrive.
+    is_suspect: bool,
+    readers: Vec<Reader>,
+    leftover: Vec<(usize, Vec<Record>)>,
+    calls: Calls,
+    observed: Arc<Mutex<Observed>>,
+}
+
+enum Failed {
+    Fenced,
+    Doubt(&'static str),
+}
+
+impl SimLog {
+    /// Returns the log of a lane in a process.
+    #[must_use]
+    pub fn new(
+        shared: Arc<Shared>,
+        process: Process,
+        lane: u16,
+        sources: Vec<Source>,
+        calls: Calls,
+        observed: Arc<Mutex<Observed>>,
+    ) -> Self {
+        Self {
+            shared,
+            process,
+            lane,
+            sources,
+            connection: Connection::default(),
+            epoch: None,
+            sequence: 0,
+            is_suspect: false,
+            readers: Vec::new(),
+            leftover: Vec::new(),
+            calls,
+            observed,
+        }
+    }
+
+    fn has(&self, bug: Bug) -> bool {
+        self.shared.has(bug)
+    }
+
+    fn observed(&self) -> MutexGuard<'_, Observed> {
+        self.observed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn drop_clients(&mut self) {
+        self.connection = Connection::default();
+        self.epoch = None;
+        self.is_suspect = false;
+    }
+
+    /// Asks until there is an answer that is not "ask again"; `None` when time is over.
+    fn ask(&mut self, request: &Request) -> Option<Answer> {
+        let until = self.shared.now() + PATIENCE;
+        while self.shared.now() < until && self.shared.is_alive(self.process) {
+            match self.shared.call(self.process, &mut self.connection, request.clone()) {
+                None => self.connection = Connection::default(),
+                Some(Answer::Away | Answer::Concurrent | Answer::Unstable) => {
+                    self.shared.sleep(self.process, 50);
+                }
+                Some(answer) => return Some(answer),
+            }
+        }
+        None
+    }
+
+    /// Sends a request of the transaction; what is lost is sent again, as librdkafka does.
+    fn send(&mut self, request: &Request) -> Result<Answer, Failed> {
+        let mut sends = 0;
+        let until = self.shared.now() + self.shared.knobs().transaction_timeout;
+        while self.shared.now() < until && self.shared.is_alive(self.process) {
+            match self.shared.call(self.process, &mut self.connection, request.clone()) {
+                None => {
+                    sends += 1;
+                    if sends == SENDS_MAX {
+                        break;
+                    }
+                    self.connection = Connection::default();
+                    self.is_suspect = !self.has(Bug::SuspectUsedAgain);
+                }
+                Some(Answer::Away | Answer::Concurrent) => self.shared.sleep(self.process, 20),
+                Some(Answer::Fenced) => return Err(Failed::Fenced),
+                Some(Answer::Invalid) => return Err(Failed::Doubt("invalid transaction state")),
+                Some(answer) => return Ok(answer),
+            }
+        }
+        Err(Failed::Doubt("no answer"))
+    }
+
+    fn reach(&self, point: Point) -> Result<(), Failed> {
+        match self.shared.point(self.process, point) {
+            true => Ok(()),
+            false => Err(Failed::Doubt("this process is dead")),
+        }
+    }
+
+    fn add(&mut self, epoch: u32, places: Vec<Place>) -> Result<(), Failed> {
+        self.send(&Request::Add { lane: self.lane, epoch, places }).map(drop)
+    }
+
+    fn produce(&mut self, epoch: u32, place: Place, records: Vec<Record>) -> Result<i64, Failed> {
+        self.sequence += 1;
+        let calls = match place {
+            Place::Journal(_) => std::mem::take(&mut *self.lock_calls()),
+            Place::Input(..) | Place::Output(..) | Place::Offsets => Vec::new(),
+        };
+        let (lane, sequence) = (self.lane, self.sequence);
+        let request = Request::Produce { lane, epoch, place, records, sequence, calls };
+        match self.send(&request)? {
+            Answer::Produced(first) => Ok(first),
+            _ => Err(Failed::Doubt("an unexpected answer")),
+        }
+    }
+
+    fn lock_calls(&self) -> MutexGuard<'_, Vec<crate::job::Call>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn end(&mut self, epoch: u32) -> Result<(), Failed> {
+        self.send(&Request::End { lane: self.lane, epoch, is_commit: true }).map(drop)
+    }
+
+    fn offsets(&self, transaction: &Transaction<'_>) -> Vec<OffsetEntry> {
+        let shift = i64::from(self.has(Bug::OffsetsOffByOne));
+        let text = transaction.metadata.to_string();
+        let sources = self.sources.iter().zip(transaction.positions);
+        let entry = |(source, position): (&Source, &i64)| {
+            ((source.input.0, source.partition.0), position + shift, text.clone())
+        };
+        sources.map(entry).collect()
+    }
+
+    fn commit_once(&mut self, transaction: &Transaction<'_>) -> Result<i64, Failed> {
+        let epoch = self.epoch.ok_or(Failed::Doubt("not acquired"))?;
+        if self.is_suspect {
+            return Err(Failed::Doubt("a connection was lost"));
+        }
+        let outputs = outputs(transaction);
+        if !outputs.is_empty() {
+            self.add(epoch, outputs.iter().map(|(place, _)| *place).collect())?;
+        }
+        self.reach(Point::Begun)?;
+        for (place, records) in outputs.clone() {
+            self.produce(epoch, place, records)?;
+        }
+        self.reach(Point::Produced)?;
+        if self.has(Bug::OutputsWithoutOffsets) && !outputs.is_empty() {
+            self.end(epoch)?;
+        }
+        let journal = Place::Journal(self.lane);
+        self.add(epoch, vec![journal, Place::Offsets])?;
+        let chunk = |chunk: &Vec<u8>| Record {
+            value: Some(Bytes::copy_from_slice(chunk)),
+            ..Record::default()
+        };
+        let chunks: Vec<Record> = transaction.chunks.iter().map(chunk).collect();
+        let count = i64::try_from(chunks.len()).unwrap_or(0);
+        let first = self.produce(epoch, journal, chunks)?;
+        self.reach(Point::Journaled)?;
+        if !self.has(Bug::OffsetsLeftOut) {
+            let offsets = self.offsets(transaction);
+            self.send(&Request::Offsets { lane: self.lane, epoch, offsets })?;
+        }
+        self.reach(Point::OffsetsSent)?;
+        self.end(epoch)?;
+        self.reach(Point::Committed)?;
+        Ok(first + count)
+    }
+
+    fn commit_with_bugs(&mut self, transaction: &Transaction<'_>) -> Result<i64, Failed> {
+        if self.has(Bug::ApplyBeforeCommit) {
+            self.shared.apply_early(self.process, self.lane, transaction.chunks);
+        }
+        let calls = self.lock_calls().clone();
+        let result = self.commit_once(transaction);
+        match result {
+            Err(Failed::Doubt(_)) if self.has(Bug::RetryOnSameProducer) && self.epoch.is_some() => {
+                *self.lock_calls() = calls;
+                self.is_suspect = false;
+                let epoch = self.epoch.unwrap_or(0);
+                let request = Request::End { lane: self.lane, epoch, is_commit: false };
+                drop(self.send(&request));
+                self.is_suspect = false;
+                self.commit_once(transaction)
+            }
+            Err(Failed::Doubt(_)) if self.has(Bug::DoubtTakenAsCommitted) => {
+                Ok(self.shared.journal_end(self.lane))
+            }
+            result => result,
+        }
+    }
+
+    fn error(&self, failed: &Failed) -> LogError {
+        match failed {
+            Failed::Fenced if !self.has(Bug::FencedFightsBack) => {
+                LogError::Fenced("an old producer epoch".to_owned())
+            }
+            Failed::Fenced => LogError::Doubt("fenced".to_owned()),
+            Failed::Doubt(what) => LogError::Doubt((*what).to_owned()),
+        }
+    }
+
+    fn fence(&mut self) -> Result<(), LogError> {
+        let known = self.shared.epoch_of(self.lane).filter(|_| self.has(Bug::SkipFencing));
+        let answer = match known {
+            Some(epoch) => Some(Answer::Epoch(epoch)),
+            None => self.ask(&Request::Init { lane: self.lane }),
+        };
+        let Some(Answer::Epoch(epoch)) = answer else {
+            return Err(LogError::Doubt("the coordinator did not answer".to_owned()));
+        };
+        self.epoch = Some(epoch);
+        self.sequence = 0;
+        self.reach(Point::Fenced).map_err(|failed| self.error(&failed))
+    }
+
+    /// Fetches one source; returns when more may be seen.
+    fn fetch_source(&mut self, at: usize, found: &mut Vec<Fetched>) -> Option<i64> {
+        let source = SourceIndex(u16::try_from(at).unwrap_or(u16::MAX));
+        let place = Place::Input(self.sources[at].input.0, self.sources[at].partition.0);
+        let (ends_early, goes_too_far) =
+            (self.has(Bug::EndToldTooEarly), self.has(Bug::InputReadUncommitted));
+        let reader = &mut self.readers[at];
+        let view = self.shared.view(self.process, place, &mut reader.refresh_at, &mut reader.seen);
+        let Some(view) = view else {
+            if !std::mem::replace(&mut reader.has_said_unknown, true) {
+                found.push(Fetched::Unknown { source });
+            }
+            reader.has_said_end = false;
+            return None;
+        };
+        reader.has_said_unknown = false;
+        let (records, next) =
+            self.shared.read(place, reader.position, reader.seen, !goes_too_far);
+        let was_at = reader.position;
+        reader.position = next.max(was_at);
+        if !records.is_empty() {
+            reader.last.clone_from(&records);
+            reader.has_said_end = false;
+            found.push(Fetched::Records { source, records });
+            if ends_early {
+                found.push(Fetched::AtEnd { source, position: reader.seen });
+            }
+        }
+        if reader.position >= reader.seen && (!reader.has_said_end || reader.position > was_at) {
+            reader.has_said_end = true;
+            found.push(Fetched::AtEnd { source, position: reader.position });
+        }
+        if view.is_ended && reader.position >= view.end {
+            found.push(Fetched::Ended { source });
+        }
+        (view.end > reader.position).then_some(reader.refresh_at)
+    }
+}
+
+/// Outputs by place, in order.
+fn outputs(transaction: &Transaction<'_>) -> Vec<(Place, Vec<Record>)> {
+    let mut outputs: Vec<(Place, Vec<Record>)> = Vec::new();
+    for record in transaction.outputs.iter() {
+        let output = match record.target {
+            Target::Output(output) => output,
+            Target::DeadLetters => DEAD_LETTERS,
+        };
+        let place = place_of(output, record.key.unwrap_or_default());
+        let copy = Record {
+            offset: 0,
+            timestamp: record.time,
+            key: record.key.map(Bytes::copy_from_slice),
+            value: record.value.map(Bytes::copy_from_slice),
+            headers: record.headers.clone(),
+        };
+        match outputs.iter_mut().find(|(other, _)| *other == place) {
+            Some((_, records)) => records.push(copy),
+            None => outputs.push((place, vec![copy])),
+        }
+    }
+    outputs
+}
+
+impl Log for SimLog {
+    fn acquire(&mut self) -> Result<(), LogError> {
+        self.drop_clients();
+        self.lock_calls().clear();
+        *self.observed() = Observed { is_acquiring: true, ..Observed::default() };
+        if self.has(Bug::ReadBeforeFencing) {
+            return Ok(());
+        }
+        self.fence()
+    }
+
+    fn committed(&mut self) -> Result<Vec<Option<CommittedOffset>>, LogError> {
+        let sources: Vec<(u16, u16)> =
+            self.sources.iter().map(|source| (source.input.0, source.partition.0)).collect();
+        let count = sources.len();
+        let answer = self.ask(&Request::FetchOffsets { sources, is_stable: true });
+        let committed = match answer {
+            Some(Answer::Committed(committed)) => committed,
+            _ if self.has(Bug::ReadErrorsIgnored) => vec![None; count],
+            _ => return Err(LogError::Doubt("committed offsets were not answered".to_owned())),
+        };
+        self.observed().committed.clone_from(&committed);
+        Ok(committed)
+    }
+
+    fn read_journal(
+        &mut self,
+        from: i64,
+        visit: &mut dyn FnMut(i64, Bytes) -> ControlFlow<()>,
+    ) -> Result<i64, LogError> {
+        let place = Place::Journal(self.lane);
+        let is_committed = !self.has(Bug::JournalReadUncommitted);
+        self.observed().journal.clear();
+        let doubt = || LogError::Doubt("the journal was not answered".to_owned());
+        let mut assembler = Assembler::default();
+        let bounds = self.ask(&Request::Bounds { place, is_committed });
+        let Some(Answer::Bounds(start, end)) = bounds else {
+            return if self.has(Bug::ReadErrorsIgnored) { Ok(from) } else { Err(doubt()) };
+        };
+        let mut at = from.max(start);
+        while at < end {
+            let request = Request::Fetch { place, from: at, to: end, max: 20, is_committed };
+            let Some(Answer::Records(records, next)) = self.ask(&request) else {
+                return if self.has(Bug::ReadErrorsIgnored) { Ok(end) } else { Err(doubt()) };
+            };
+            for record in records {
+                let chunk = record.value.unwrap_or_default();
+                if let Ok(Some(bytes)) = assembler.add(&chunk)
+                    && let Ok(epoch) = codec::decode(&bytes)
+                {
+                    self.observed().journal.push(fact(&epoch));
+                }
+                if visit(record.offset, chunk).is_break() {
+                    return Ok(end);
+                }
+            }
+            at = next;
+        }
+        Ok(end)
+    }
+
+    fn start_positions(&mut self) -> Result<Vec<i64>, LogError> {
+        self.shared.note_row(&self.observed());
+        let mut positions = Vec::new();
+        for source in self.sources.clone() {
+            let place = Place::Input(source.input.0, source.partition.0);
+            let bounds = self.ask(&Request::Bounds { place, is_committed: true });
+            let Some(Answer::Bounds(start, _)) = bounds else {
+                return Err(LogError::Doubt("start offsets were not answered".to_owned()));
+            };
+            positions.push(start);
+        }
+        self.observed().committed.push(None);
+        Ok(positions)
+    }
+
+    fn resume(&mut self, positions: &[i64]) -> Result<(), LogError> {
+        // Genesis was counted when it asked where to start.
+        let is_genesis = self.observed().committed.len() > self.sources.len();
+        if !is_genesis {
+            self.shared.note_row(&self.observed());
+        }
+        self.observed().is_acquiring = false;
+        if self.has(Bug::ReadBeforeFencing) {
+            self.fence()?;
+        }
+        if self.has(Bug::StaleFetch) {
+            let last = self.readers.iter_mut().map(|reader| std::mem::take(&mut reader.last));
+            self.leftover = last.enumerate().filter(|(_, last)| !last.is_empty()).collect();
+        }
+        let shift = i64::from(self.has(Bug::PositionsOffByOne) && positions.iter().any(|at| *at > 0));
+        let reader = |position: &i64| Reader { position: position + shift, ..Reader::default() };
+        self.readers = positions.iter().map(reader).collect();
+        Ok(())
+    }
+
+    fn fetch(&mut self, wanted: &[bool], take: &mut dyn FnMut(Fetched)) -> Result<(), LogError> {
+        if self.is_suspect {
+            return Err(LogError::Doubt("a connection was lost while it committed".to_owned()));
+        }
+        let mut found = Vec::new();
+        for (at, records) in std::mem::take(&mut self.leftover) {
+            let source = SourceIndex(u16::try_from(at).unwrap_or(u16::MAX));
+            found.push(Fetched::Records { source, records });
+        }
+        let mut news_at = None;
+        for (at, is_wanted) in wanted.iter().enumerate() {
+            if *is_wanted && let Some(at) = self.fetch_source(at, &mut found) {
+                news_at = Some(news_at.map_or(at, |earlier: i64| earlier.min(at)));
+            }
+        }
+        if let Some(at) = news_at {
+            self.shared.wake(self.process, self.lane, at);
+        }
+        for fetched in found {
+            take(fetched);
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, _: Duration) {}
+
+    fn waker(&self) -> Waker {
+        Arc::new(|| {})
+    }
+
+    fn commit(&mut self, transaction: &Transaction<'_>) -> Result<i64, LogError> {
+        let result = self.commit_with_bugs(transaction);
+        result.map_err(|failed| {
+            let error = self.error(&failed);
+            self.drop_clients();
+            error
+        })
+    }
+}
+
+fn fact(epoch: &JournaledEpoch) -> JournalFact {
+    JournalFact {
+        epoch: epoch.record.epoch,
+        attempt: epoch.record.attempt,
+        hash: epoch.hash,
+        previous_hash: epoch.record.previous_hash,
+    }
+}

@@ -1,0 +1,399 @@
+//! Machines and their processes: starting, running a lane's next turn, dying, standing still.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use dovetail_core::{
+    epoch::{Attempt, LaneId, Owner},
+    identity::{Identity, InputIdentity, states_of},
+    key::{Key, KeyType},
+    options::{
+        CallLimits, CommitOptions, DeadLetterRate, InputOptions, LaneOptions, LatePolicy,
+        NullKeyPolicy, SkewReference, WatermarkRule, WhenAllIdle,
+    },
+    record::{DecodedRecord, Decoding, InputIndex, Partition, Record, Source},
+};
+use dovetail_runtime::{
+    FatalCause, Handle, LaneSetup, PipelineSetup, Revision,
+    driver::{Advance, LaneDriver, LaneEnd},
+    handle::LanePort,
+    key_watch::KeyWatch,
+};
+
+use crate::{
+    disk::{Disk, SharedDisk, SimStores},
+    faults::{DiskFate, Knobs, Point},
+    job::{Calls, SimRevision, output},
+    log::{Observed, SimLog},
+    workload::BASE,
+    world::{Event, Process, Shared, SimClock, World},
+};
+
+/// The longest wait of a lane's loop, ms.
+const WAIT_MAX: i64 = 1_000;
+
+/// What waits for a process at a point.
+#[derive(Debug, Clone, Copy)]
+pub enum Trap {
+    /// It dies there.
+    Crash(Point, DiskFate),
+    /// It stands still there, ms.
+    Pause(Point, i64),
+}
+
+/// The quality of a machine's network until a time.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Network {
+    /// Percent of messages lost.
+    pub loss: u32,
+    /// The longest delay, ms.
+    pub delay_max: i64,
+    /// Until then.
+    pub until: i64,
+}
+
+/// One lane of a process.
+#[derive(Default)]
+pub struct Slot {
+    /// Absent while it runs, and when it has ended.
+    pub driver: Option<LaneDriver>,
+    /// When it runs next.
+    pub wake_at: i64,
+    /// When something may arrive for it.
+    pub hint: Option<i64>,
+    /// How it ended.
+    pub end: Option<LaneEnd>,
+    observed: Arc<Mutex<Observed>>,
+}
+
+/// A machine.
+pub struct Machine {
+    /// Whether its process lives.
+    pub is_up: bool,
+    /// Which life.
+    pub incarnation: u64,
+    /// It stands still until then.
+    pub paused_until: i64,
+    /// It reaches no broker until then.
+    pub outage_until: i64,
+    /// Its network.
+    pub network: Network,
+    /// What its wall clock is off by, ms.
+    pub clock_offset: i64,
+    /// What waits for its process.
+    pub trap: Option<Trap>,
+    /// Its state directories.
+    pub disks: Vec<SharedDisk>,
+    /// Its lanes.
+    pub slots: Vec<Slot>,
+    /// Starts that are under way.
+    pub starting: u32,
+    /// Whether it is to start again once it has stopped.
+    pub restarts: bool,
+    handle: Option<Handle>,
+    dead: Vec<LaneDriver>,
+}
+
+impl Machine {
+    /// Returns a machine whose process was never started.
+    #[must_use]
+    pub fn new(lanes: u16) -> Self {
+        Self {
+            is_up: false,
+            incarnation: 0,
+            paused_until: 0,
+            outage_until: 0,
+            network: Network::default(),
+            clock_offset: 0,
+            trap: None,
+            disks: (0..lanes).map(|_| Arc::new(Mutex::new(Disk::default()))).collect(),
+            slots: Vec::new(),
+            starting: 0,
+            restarts: false,
+            handle: None,
+            dead: Vec::new(),
+        }
+    }
+}
+
+/// Locks a disk.
+pub fn lock(disk: &SharedDisk) -> MutexGuard<'_, Disk> {
+    disk.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl World {
+    pub(crate) fn start(&mut self, shared: &Arc<Shared>, at: usize) {
+        if self.is_meddling {
+            self.schedule(self.now + 500, Event::Start(at));
+            return;
+        }
+        let incarnation = self.next_incarnation();
+        let machine = &mut self.machines[at];
+        machine.starting = machine.starting.saturating_sub(1);
+        if machine.is_up {
+            return;
+        }
+        machine.is_up = true;
+        machine.restarts = false;
+        machine.incarnation = incarnation;
+        machine.paused_until = 0;
+        let process = Process { machine: at, incarnation };
+        let knobs = self.plan.knobs.clone();
+        self.note(&format!("m{at} starts as {incarnation}"));
+        let calls: Vec<Calls> = (0..knobs.lanes).map(|_| Calls::default()).collect();
+        let revision = match SimRevision::new(knobs.job, self.bug, calls.clone()) {
+            Ok(revision) => Arc::new(revision),
+            Err(error) => return self.fail(error),
+        };
+        let setup = pipeline(&knobs, process, revision);
+        let keys = Arc::new(KeyWatch::new(setup.names()));
+        let mut ports = Vec::new();
+        let mut slots = Vec::new();
+        for lane in 0..knobs.lanes {
+            let observed = Arc::new(Mutex::new(Observed::default()));
+            let disk = &self.machines[at].disks[usize::from(lane)];
+            lock(disk).owner = incarnation;
+            let stores = SimStores {
+                shared: Arc::clone(shared),
+                process,
+                lane,
+                disk: Arc::clone(disk),
+                observed: Arc::clone(&observed),
+            };
+            let calls = calls[usize::from(lane)].clone();
+            let parts = lane_setup(shared, process, lane, &knobs, calls, stores);
+            let (port, commands) = LanePort::new(LaneId(lane), parts.log.waker(), BASE);
+            ports.push(Arc::clone(&port));
+            let mut attempts = u128::from(lane) << 32;
+            let attempts = Box::new(move || {
+                attempts += 1;
+                Attempt(u128::from(incarnation) << 64 | attempts)
+            });
+            let keys = Arc::clone(&keys);
+            let driver = LaneDriver::new(parts, setup.clone(), (port, commands), keys, attempts);
+            let wake_at = self.now + self.rng.range(0, 5);
+            slots.push(Slot { driver: Some(driver), wake_at, observed, ..Slot::default() });
+        }
+        let machine = &mut self.machines[at];
+        machine.slots = slots;
+        machine.handle = Some(Handle::new(&setup, ports, keys));
+    }
+
+    fn ended(&mut self, at: usize, lane: usize, end: LaneEnd) {
+        self.note(&format!("m{at} lane {lane} ends: {end:?}"));
+        if let LaneEnd::Fatal(FatalCause { message, .. }) = &end {
+            let observed = Arc::clone(&self.machines[at].slots[lane].observed);
+            self.fatal(&observed, message);
+            self.stop(at);
+        }
+        let machine = &self.machines[at];
+        if machine.slots.iter().any(|slot| slot.end.is_none()) {
+            return;
+        }
+        let is_finished =
+            machine.slots.iter().all(|slot| matches!(slot.end, Some(LaneEnd::Finished)));
+        let restarts = machine.restarts;
+        self.crash(at, DiskFate::Kept, restarts && !is_finished);
+    }
+
+    /// A lane stops its pipeline: for a cause that the plan has given, or for none.
+    fn fatal(&mut self, observed: &Arc<Mutex<Observed>>, message: &str) {
+        if message.contains("has taken this lane over") {
+            self.counts.takeovers += 1;
+            return;
+        }
+        if message.contains("keyed state cannot be read or written") {
+            return;
+        }
+        let is_decided = message.starts_with("found ");
+        if is_decided {
+            let observed = observed.lock().unwrap_or_else(PoisonError::into_inner);
+            let (row, _) = crate::rows::row_of(&observed.facts());
+            *self.counts.rows.entry(row).or_default() += 1;
+        } else if message.contains("begins at epoch") {
+            let row = crate::rows::Row::JournalTooShort;
+            *self.counts.rows.entry(row).or_default() += 1;
+        }
+        match self.may_halt {
+            true => self.halted = Some(message.to_owned()),
+            false => self.fail(format!("stops without a cause: {message}")),
+        }
+    }
+
+    /// Asks a process to stop.
+    pub(crate) fn stop(&mut self, at: usize) {
+        if let Some(handle) = &self.machines[at].handle {
+            handle.stop();
+        }
+        self.wake_all(1);
+    }
+
+    /// A process dies at once, and starts again some time later if it is to.
+    pub(crate) fn crash(&mut self, at: usize, fate: DiskFate, restarts: bool) {
+        let bug = self.bug;
+        let machine = &mut self.machines[at];
+        if !machine.is_up {
+            return;
+        }
+        machine.is_up = false;
+        machine.trap = None;
+        machine.handle = None;
+        let drivers = machine.slots.iter_mut().filter_map(|slot| slot.driver.take());
+        machine.dead.extend(drivers);
+        machine.starting += u32::from(restarts);
+        for disk in &machine.disks {
+            lock(disk).owner = 0;
+            lock(disk).crash(fate, &mut self.rng, bug);
+        }
+        self.counts.crashes += 1;
+        self.note(&format!("m{at} is down, its disk {fate:?}"));
+        if restarts {
+            let at_time = self.now + self.rng.range(20, 2_500);
+            self.schedule(at_time, Event::Start(at));
+        }
+    }
+
+    pub(crate) fn pause(&mut self, at: usize, ms: i64) {
+        let until = self.now + ms;
+        self.machines[at].paused_until = self.machines[at].paused_until.max(until);
+    }
+
+    /// Takes what is left of dead processes, to be dropped while the world is not locked.
+    pub(crate) fn take_dead(&mut self) -> Vec<LaneDriver> {
+        self.machines.iter_mut().flat_map(|machine| machine.dead.drain(..)).collect()
+    }
+}
+
+/// Runs a lane's next turn; the world is released meanwhile.
+pub(crate) fn run_slot(
+    mut world: MutexGuard<'_, World>,
+    shared: &Arc<Shared>,
+    at: usize,
+    lane: usize,
+) {
+    let incarnation = world.machines[at].incarnation;
+    let slot = &mut world.machines[at].slots[lane];
+    slot.hint = None;
+    let Some(mut driver) = slot.driver.take() else { return };
+    drop(world);
+    let mut clock = SimClock { shared: Arc::clone(shared), machine: at };
+    let advance = driver.advance(&mut clock);
+    let mut world = shared.lock();
+    let now = world.now;
+    let is_same = world.machines[at].is_up && world.machines[at].incarnation == incarnation;
+    if !is_same {
+        drop(world);
+        drop(driver);
+        return;
+    }
+    let offset = world.machines[at].clock_offset;
+    let busy = i64::from(world.rng.percent(25));
+    let slot = &mut world.machines[at].slots[lane];
+    match advance {
+        Advance::Again => slot.wake_at = now + busy,
+        Advance::Wait(until) => {
+            let until = until.map_or(now + WAIT_MAX, |until| until - BASE - offset);
+            let until = until.clamp(now + 1, now + WAIT_MAX);
+            slot.wake_at = slot.hint.map_or(until, |hint| hint.max(now + 1).min(until));
+        }
+        Advance::Ended(end) => {
+            slot.end = Some(end.clone());
+            world.ended(at, lane, end);
+            drop(world);
+            drop(driver);
+            return;
+        }
+    }
+    slot.driver = Some(driver);
+}
+
+
+fn lane_setup(
+    shared: &Arc<Shared>,
+    process: Process,
+    lane: u16,
+    knobs: &Knobs,
+    calls: Calls,
+    stores: SimStores,
+) -> LaneSetup {
+    let sources = sources_of(lane, knobs);
+    let observed = Arc::clone(&stores.observed);
+    let log = SimLog::new(Arc::clone(shared), process, lane, sources.clone(), calls, observed);
+    LaneSetup {
+        lane: LaneId(lane),
+        sources,
+        log: Box::new(log),
+        decoder: Box::new(|_: Source, record: Record| {
+            let decoding =
+                Decoding::Ready { key: record.key.clone().map(Key), time: record.timestamp };
+            DecodedRecord { record, decoding }
+        }),
+        stores: Box::new(stores),
+    }
+}
+
+/// Returns a lane's sources, by input, then partition.
+#[must_use]
+pub fn sources_of(lane: u16, knobs: &Knobs) -> Vec<Source> {
+    let own = (0..knobs.partitions).filter(|partition| partition % knobs.lanes == lane);
+    let of = |input| {
+        own.clone().map(move |partition| Source {
+            input: InputIndex(input),
+            partition: Partition(partition),
+        })
+    };
+    of(0).chain(of(1)).collect()
+}
+
+fn pipeline(knobs: &Knobs, process: Process, revision: Arc<SimRevision>) -> PipelineSetup {
+    let names = ["order", "payment"];
+    let input = |name: &str| InputOptions {
+        name: name.to_owned(),
+        topic: name.to_owned(),
+        watermark: WatermarkRule::OutOfOrderness(knobs.out_of_orderness),
+        idle_after: knobs.idle_after,
+        max_future_skew: None,
+        skew_reference: SkewReference::Clock,
+        late: LatePolicy::Process,
+        null_key: NullKeyPolicy::DeadLetter,
+        key_type: KeyType::String,
+    };
+    let identity = |name: &str| InputIdentity {
+        name: name.to_owned(),
+        topic: name.to_owned(),
+        partitions: knobs.partitions,
+        key_type: "string".to_owned(),
+    };
+    PipelineSetup {
+        identity: Identity {
+            pipeline: "simulated".to_owned(),
+            cluster_id: "model".to_owned(),
+            lanes: knobs.lanes,
+            inputs: names.map(identity).to_vec(),
+            states: states_of(revision.descriptor()),
+        },
+        options: LaneOptions {
+            pipeline: "simulated".to_owned(),
+            inputs: names.map(input).to_vec(),
+            roles: vec![0, 1],
+            outputs: vec![output("main"), output("late")],
+            late_output: None,
+            dead_letters: output("dead-letters"),
+            wait_for_input: knobs.wait_for_input,
+            when_all_idle: WhenAllIdle::Hold,
+            commit: CommitOptions {
+                every: knobs.commit_every,
+                max_records: knobs.commit_records,
+                max_bytes: 1 << 20,
+            },
+            dead_letter_rate: DeadLetterRate { percent_max: 100, from_count: 100 },
+            limits: CallLimits::default(),
+        },
+        owner: Owner {
+            host: format!("machine-{}", process.machine),
+            pid: u32::try_from(process.incarnation).unwrap_or(0),
+            started_at: BASE,
+        },
+        revision,
+        transaction_timeout: knobs.transaction_timeout,
+    }
+}

@@ -1,0 +1,234 @@
+//! Making faults happen, and ending them.
+
+use std::sync::Arc;
+
+use dovetail_core::epoch::{Attempt, metadata::CommitMetadata};
+
+use crate::{
+    disk,
+    faults::{DiskFate, FaultKind, Meddling},
+    kafka::{OffsetEntry, Place},
+    machine::{Network, Trap, lock},
+    world::{Event, Shared, World},
+};
+
+/// What an operator's doing means for the pipeline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Effect {
+    /// Nothing was there to be changed.
+    None,
+    /// It must go on.
+    GoesOn,
+    /// It may stop, now or later.
+    MayHalt,
+    /// It must stop.
+    MustHalt,
+}
+
+impl World {
+    pub(crate) fn fault(&mut self, shared: &Arc<Shared>, at: usize) {
+        let kind = self.plan.faults[at].kind;
+        self.note(&format!("fault {kind:?}"));
+        let now = self.now;
+        match kind {
+            FaultKind::Crash(machine, fate) => self.crash(machine, fate, true),
+            FaultKind::CrashAt(machine, point, fate) => {
+                self.machines[machine].trap = Some(Trap::Crash(point, fate));
+            }
+            FaultKind::Pause(machine, ms) => self.pause(machine, ms),
+            FaultKind::PauseAt(machine, point, ms) => {
+                self.machines[machine].trap = Some(Trap::Pause(point, ms));
+            }
+            FaultKind::Stop(machine) => {
+                self.machines[machine].restarts = true;
+                self.stop(machine);
+            }
+            FaultKind::SecondOwner(machine) => self.start(shared, machine),
+            FaultKind::Coordinator(ms) => {
+                self.kafka.coordinator_up_at = now + ms;
+                self.schedule(now + ms, Event::Reload);
+            }
+            FaultKind::Leader(number, ms) => {
+                let places: Vec<Place> = self.kafka.logs.keys().copied().collect();
+                let at = usize::try_from(number % (places.len().max(1) as u64)).unwrap_or(0);
+                if let Some(place) = places.get(at) {
+                    self.kafka.log(*place).up_at = now + ms;
+                }
+                self.schedule(now + ms, Event::WakeAll);
+            }
+            FaultKind::Network(machine, loss, delay_max, ms) => {
+                self.machines[machine].network = Network { loss, delay_max, until: now + ms };
+            }
+            FaultKind::Outage(machine, ms) => {
+                self.machines[machine].outage_until = now + ms;
+                self.schedule(now + ms, Event::WakeAll);
+            }
+            FaultKind::Clock(machine, ms) => {
+                self.machines[machine].clock_offset += ms;
+                self.wake_all(1_000);
+            }
+            FaultKind::DiskFull(machine, times) => {
+                for disk in &self.machines[machine].disks {
+                    lock(disk).full = times;
+                }
+            }
+            FaultKind::DiskUnreadable(machine, times) => {
+                for disk in &self.machines[machine].disks {
+                    lock(disk).unreadable = times;
+                }
+            }
+            FaultKind::StaleOffsets => self.kafka.group.goes_stale = true,
+            FaultKind::Meddle(_) => self.begin_meddling(at),
+        }
+    }
+
+    /// Stops everything and waits until no transaction can be open.
+    fn begin_meddling(&mut self, at: usize) {
+        self.is_meddling = true;
+        for machine in 0..self.machines.len() {
+            let restarts = self.machines[machine].is_up && machine == 0;
+            self.crash(machine, DiskFate::Kept, restarts);
+        }
+        let until = self.now + 2 * self.plan.knobs.transaction_timeout + 3_000;
+        self.schedule(until, Event::Meddle(at));
+    }
+
+    pub(crate) fn meddle(&mut self, at: usize) {
+        self.is_meddling = false;
+        let FaultKind::Meddle(meddling) = self.plan.faults[at].kind else { return };
+        let effect = self.meddle_as(meddling);
+        self.note(&format!("meddled: {meddling:?}, {effect:?}"));
+        self.may_halt |= matches!(effect, Effect::MayHalt | Effect::MustHalt);
+        self.must_halt |= effect == Effect::MustHalt;
+    }
+
+    fn meddle_as(&mut self, meddling: Meddling) -> Effect {
+        match meddling {
+            Meddling::GroupDeleted => {
+                self.kafka.group.forget();
+                Effect::GoesOn
+            }
+            Meddling::OffsetsSetBack(epochs) => self.set_back(epochs),
+            Meddling::ForeignMetadata | Meddling::OnePartitionSetBack | Meddling::OtherAttempt => {
+                self.change_offsets(meddling)
+            }
+            Meddling::JournalTruncated(_)
+            | Meddling::JournalTrimmed
+            | Meddling::JournalDeleted
+            | Meddling::JournalHole => self.change_journals(meddling),
+            Meddling::EverythingDeleted => self.delete_everything(),
+            Meddling::DisksSwapped => {
+                let [first, second] = &self.machines[0].disks[..] else { return Effect::None };
+                std::mem::swap(&mut *lock(first), &mut *lock(second));
+                Effect::GoesOn
+            }
+            Meddling::DiskOfOtherHistory | Meddling::DiskAhead => {
+                let is_ahead = meddling == Meddling::DiskAhead;
+                for disk in &self.machines[0].disks {
+                    disk::falsify(&mut lock(disk), is_ahead);
+                }
+                Effect::GoesOn
+            }
+        }
+    }
+
+    fn commit_offsets(&mut self, offsets: &[OffsetEntry]) {
+        self.kafka.group.reload();
+        for (source, position, text) in offsets {
+            self.kafka.group.committed.insert(*source, (*position, text.clone()));
+        }
+    }
+
+    fn set_back(&mut self, epochs: u64) -> Effect {
+        let back = usize::try_from(epochs).unwrap_or(usize::MAX);
+        let mut effect = Effect::None;
+        for lane in 0..self.histories.len() {
+            let committed = &self.histories[lane].epochs;
+            let Some(at) = committed.len().checked_sub(back + 1) else { continue };
+            let offsets = committed[at].offsets.clone();
+            self.commit_offsets(&offsets);
+            effect = if epochs == 1 { Effect::GoesOn } else { Effect::MustHalt };
+        }
+        effect
+    }
+
+    fn change_offsets(&mut self, meddling: Meddling) -> Effect {
+        let Some([before, last]) = self.histories[0].epochs.last_chunk() else {
+            return Effect::None;
+        };
+        let (before, mut last) = (before.offsets.clone(), last.offsets.clone());
+        for (at, (_, _, text)) in last.iter_mut().enumerate() {
+            match meddling {
+                Meddling::OnePartitionSetBack if at == 0 => text.clone_from(&before[0].2),
+                Meddling::OtherAttempt => {
+                    if let Ok(metadata) = text.parse::<CommitMetadata>() {
+                        let hash = metadata.hash ^ 1;
+                        *text = CommitMetadata { attempt: Attempt(1), hash, ..metadata }.to_string();
+                    }
+                }
+                Meddling::ForeignMetadata if at == 0 => "another program's".clone_into(text),
+                _ => {}
+            }
+        }
+        self.commit_offsets(&last);
+        Effect::MustHalt
+    }
+
+    fn change_journals(&mut self, meddling: Meddling) -> Effect {
+        let mut effect = Effect::None;
+        for lane in 0..self.plan.knobs.lanes {
+            let log = self.kafka.log(Place::Journal(lane));
+            let end = log.end();
+            if end == 0 {
+                continue;
+            }
+            match meddling {
+                Meddling::JournalTruncated(entries) => log.truncate((end - entries).max(0)),
+                Meddling::JournalTrimmed => log.start = (end / 2).max(1),
+                Meddling::JournalDeleted => log.truncate(0),
+                _ => log.punch(end / 2),
+            }
+            effect = Effect::MayHalt;
+        }
+        effect
+    }
+
+    /// Journal and offsets of the lanes whose local state shows that there was something.
+    fn delete_everything(&mut self) -> Effect {
+        let disks = &self.machines[0].disks;
+        if disks.iter().any(|disk| lock(disk).head.is_none()) || self.histories.iter().any(|history| history.epochs.is_empty()) {
+            return Effect::None;
+        }
+        self.kafka.group.forget();
+        for lane in 0..self.plan.knobs.lanes {
+            self.kafka.log(Place::Journal(lane)).truncate(0);
+        }
+        Effect::MustHalt
+    }
+
+    /// The faults are over.
+    pub(crate) fn calm(&mut self) {
+        self.note("calm");
+        self.is_calm = true;
+        for machine in &mut self.machines {
+            machine.network = Network::default();
+            machine.outage_until = 0;
+            machine.trap = None;
+            for disk in &machine.disks {
+                lock(disk).full = 0;
+                lock(disk).unreadable = 0;
+            }
+        }
+        self.wake_all(5);
+    }
+
+    /// Starts a process when none is there and none will be.
+    pub(crate) fn operator(&mut self) {
+        self.schedule(self.now + 3_000, Event::Operator);
+        let is_any = self.machines.iter().any(|machine| machine.is_up || machine.starting > 0);
+        if !is_any && !self.is_meddling && !self.is_finished() {
+            self.machines[0].starting += 1;
+            self.schedule(self.now + 1, Event::Start(0));
+        }
+    }
+}

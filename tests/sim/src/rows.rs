@@ -1,0 +1,138 @@
+//! Which row of the decision table an acquisition has reached.
+//!
+//! Looks at the same facts as [`dovetail_core::recovery::decide`], and asks it what it decides.
+
+use dovetail_core::{
+    epoch::{Epoch, metadata::CommitMetadata},
+    recovery::{Facts, Plan, decide},
+};
+
+/// A row of the table in section 7.6 of the reference; where a row there has several cases, the
+/// case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Row {
+    /// 1: nothing anywhere.
+    Genesis,
+    /// 2a: the store is at the committed epoch.
+    StoreCurrent,
+    /// 2b: the store is behind, the journal covers it.
+    StoreBehind,
+    /// 2c: no store, the journal covers everything.
+    StoreMissing,
+    /// 2c: the store is of another history.
+    StoreForeign,
+    /// 2d: the store is ahead of the commit.
+    StoreAhead,
+    /// 2e: no store, and the journal does not begin at genesis.
+    JournalTooShort,
+    /// 3: the journal is one epoch ahead of the offsets.
+    OffsetsStale,
+    /// 4: the journal is further ahead.
+    OffsetsSetBack,
+    /// 5: no offsets, but a journal.
+    OffsetsMissing,
+    /// 6: the offsets are ahead of the journal.
+    JournalBehind,
+    /// 6: offsets, and no journal at all.
+    JournalMissing,
+    /// 7: metadata of another program.
+    MetadataForeign,
+    /// 8: one epoch, two attempts.
+    OtherAttempt,
+    /// 8: the partitions of a lane differ.
+    PartitionsDiffer,
+    /// 8: the journal's records do not follow each other.
+    ChainBroken,
+    /// 9: nothing but a store.
+    OnlyStore,
+}
+
+impl Row {
+    /// Every row.
+    pub const ALL: [Self; 17] = [
+        Self::Genesis,
+        Self::StoreCurrent,
+        Self::StoreBehind,
+        Self::StoreMissing,
+        Self::StoreForeign,
+        Self::StoreAhead,
+        Self::JournalTooShort,
+        Self::OffsetsStale,
+        Self::OffsetsSetBack,
+        Self::OffsetsMissing,
+        Self::JournalBehind,
+        Self::JournalMissing,
+        Self::MetadataForeign,
+        Self::OtherAttempt,
+        Self::PartitionsDiffer,
+        Self::ChainBroken,
+        Self::OnlyStore,
+    ];
+}
+
+/// Returns the row that facts fall into, and what is decided.
+#[must_use]
+pub fn row_of(facts: &Facts) -> (Row, Plan) {
+    let plan = decide(facts);
+    let row = match &plan {
+        Plan::Genesis => Row::Genesis,
+        Plan::Resume { repairs_offsets: true, .. } if facts.committed.iter().all(Option::is_none) => {
+            Row::OffsetsMissing
+        }
+        Plan::Resume { repairs_offsets: true, .. } => Row::OffsetsStale,
+        Plan::Resume { .. } => match (&facts.stored, facts.journal.is_empty()) {
+            (None, _) => Row::StoreMissing,
+            (Some(_), true) => Row::StoreCurrent,
+            (Some(_), false) => Row::StoreBehind,
+        },
+        Plan::RebuildStore { .. } => rebuilt(facts),
+        Plan::Halt(_) => halted(facts),
+    };
+    (row, plan)
+}
+
+fn metadata(facts: &Facts) -> Option<CommitMetadata> {
+    facts.committed.iter().flatten().find_map(|offset| offset.metadata.parse().ok())
+}
+
+fn rebuilt(facts: &Facts) -> Row {
+    let stored = facts.stored.as_ref().map_or(Epoch(0), |head| head.record.epoch);
+    match metadata(facts) {
+        Some(metadata) if stored > metadata.epoch && facts.journal.is_empty() => Row::StoreAhead,
+        Some(_) | None => Row::StoreForeign,
+    }
+}
+
+fn halted(facts: &Facts) -> Row {
+    let parsed = |text: &str| text.parse::<CommitMetadata>().ok();
+    let mut offsets = facts.committed.iter();
+    if facts.committed.iter().flatten().any(|offset| parsed(&offset.metadata).is_none()) {
+        return Row::MetadataForeign;
+    }
+    let text = |offset: &Option<dovetail_core::log::CommittedOffset>| {
+        offset.as_ref().map(|offset| offset.metadata.clone())
+    };
+    let first = offsets.next().and_then(text);
+    if offsets.any(|offset| text(offset) != first) {
+        return Row::PartitionsDiffer;
+    }
+    let is_broken = facts.journal.windows(2).any(|pair| {
+        pair[1].epoch != pair[0].epoch.next() || pair[1].previous_hash != pair[0].hash
+    });
+    if is_broken {
+        return Row::ChainBroken;
+    }
+    let begins_late = facts.journal.first().is_some_and(|first| first.epoch != Epoch::GENESIS);
+    if facts.stored.is_none() && begins_late {
+        return Row::JournalTooShort;
+    }
+    let stored = facts.stored.as_ref().map(|head| head.record.epoch);
+    let last = facts.journal.last().map(|fact| fact.epoch).or(stored);
+    match (metadata(facts).map(|metadata| metadata.epoch), last) {
+        (None, _) => Row::OnlyStore,
+        (Some(_), None) => Row::JournalMissing,
+        (Some(committed), Some(last)) if last == committed => Row::OtherAttempt,
+        (Some(committed), Some(last)) if last > committed => Row::OffsetsSetBack,
+        (Some(_), Some(_)) => Row::JournalBehind,
+    }
+}
