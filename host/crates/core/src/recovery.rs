@@ -29,6 +29,27 @@ pub struct Facts {
     pub journal: Vec<JournalFact>,
     /// What the local store has applied; `None` when it is empty or was given up.
     pub stored: Option<StoredHead>,
+    /// The journal's last record, looked up where [`Self::wants_last`] says so.
+    pub last: Option<JournalFact>,
+}
+
+impl Facts {
+    /// Returns whether the journal's last record must be looked up: nothing lies behind the store,
+    /// and the offsets do not confirm it, so that only that record can.
+    #[must_use]
+    pub fn wants_last(&self) -> bool {
+        let Some(stored) = &self.stored else { return false };
+        let confirms = |offset: &Option<CommittedOffset>| {
+            let metadata = offset.as_ref().map(|offset| offset.metadata.parse::<CommitMetadata>());
+            matches!(metadata, Some(Ok(metadata)) if is_at(stored, &metadata))
+        };
+        self.journal.is_empty() && !self.committed.iter().all(confirms)
+    }
+}
+
+fn is_at(stored: &StoredHead, metadata: &CommitMetadata) -> bool {
+    let record = &stored.record;
+    (record.epoch, record.attempt, stored.hash) == (metadata.epoch, metadata.attempt, metadata.hash)
 }
 
 /// How the lane goes on.
@@ -78,27 +99,48 @@ pub fn decide(facts: &Facts) -> Plan {
     if let Some(plan) = broken_chain(&facts.journal) {
         return plan;
     }
-    if let Some(plan) = foreign_store(facts) {
+    if let Some(plan) = store_alone(facts, committed.as_ref()) {
+        return plan;
+    }
+    if let Some(plan) = foreign_store(facts, committed.as_ref()) {
         return plan;
     }
     let stored =
         facts.stored.as_ref().map(|head| (head.record.epoch, head.record.attempt, head.hash));
-    let last = facts.journal.last().map(|fact| (fact.epoch, fact.attempt, fact.hash)).or(stored);
+    let last = facts.journal.last().or(facts.last.as_ref()).map(identity_of).or(stored);
     match (committed, last) {
         (None, None) => Plan::Genesis,
-        (None, Some(_)) if facts.journal.is_empty() => halt(
+        (None, Some((target, ..))) => Plan::Resume { target, repairs_offsets: true },
+        (Some(committed), None) => no_journal(&committed),
+        (Some(committed), Some(last)) => compare(&committed, last),
+    }
+}
+
+fn identity_of(fact: &JournalFact) -> (Epoch, Attempt, u64) {
+    (fact.epoch, fact.attempt, fact.hash)
+}
+
+fn no_journal(committed: &CommitMetadata) -> Plan {
+    halt(
+        format!("committed epoch {} but an empty journal", committed.epoch.0),
+        "the journal topic was deleted or emptied: keyed state cannot be rebuilt",
+        "restore the journal topic, or start under another name",
+    )
+}
+
+/// A store that neither the offsets nor the journal confirm is kept, and not trusted.
+fn store_alone(facts: &Facts, committed: Option<&CommitMetadata>) -> Option<Plan> {
+    if !facts.wants_last() || facts.last.is_some() {
+        return None;
+    }
+    Some(match committed {
+        Some(committed) => no_journal(committed),
+        None => halt(
             "applied state but neither committed offsets nor a journal",
             "the pipeline's topics or group were deleted, or this is another cluster",
             "restore them, or start under another name or with an empty state directory",
         ),
-        (None, Some((target, ..))) => Plan::Resume { target, repairs_offsets: true },
-        (Some(committed), None) => halt(
-            format!("committed epoch {} but an empty journal", committed.epoch.0),
-            "the journal topic was deleted or emptied: keyed state cannot be rebuilt",
-            "restore the journal topic, or start under another name",
-        ),
-        (Some(committed), Some(last)) => compare(&committed, last),
-    }
+    })
 }
 
 fn compare(committed: &CommitMetadata, last: (Epoch, Attempt, u64)) -> Plan {
@@ -170,9 +212,11 @@ fn broken_chain(journal: &[JournalFact]) -> Option<Plan> {
     ))
 }
 
-/// The store must be continued by what the journal holds behind it; without a store the journal
-/// must begin at genesis.
-fn foreign_store(facts: &Facts) -> Option<Plan> {
+/// The store must be continued by what the journal holds behind it, or end where the journal ends;
+/// without a store the journal must begin at genesis.
+///
+/// A store is given up only for a journal that ends where the offsets say: it may be the last copy.
+fn foreign_store(facts: &Facts, committed: Option<&CommitMetadata>) -> Option<Plan> {
     let first = facts.journal.first();
     let Some(stored) = &facts.stored else {
         return first.filter(|first| first.epoch != Epoch::GENESIS).map(|first| {
@@ -184,16 +228,19 @@ fn foreign_store(facts: &Facts) -> Option<Plan> {
         });
     };
     let epoch = stored.record.epoch;
-    let continues =
-        first.is_none_or(|first| first.epoch == epoch.next() && first.previous_hash == stored.hash);
-    let is_ahead = facts.committed.iter().flatten().any(|offset| {
-        offset.metadata.parse().is_ok_and(|metadata: CommitMetadata| {
-            let is_same = metadata.epoch == epoch && metadata.hash == stored.hash;
-            first.is_none() && !is_same
-        })
-    });
-    if continues && !is_ahead {
+    let is_ours = match (first, &facts.last) {
+        (Some(first), _) => first.epoch == epoch.next() && first.previous_hash == stored.hash,
+        (None, Some(last)) => identity_of(last) == (epoch, stored.record.attempt, stored.hash),
+        (None, None) => true,
+    };
+    if is_ours {
         return None;
+    }
+    let last = facts.journal.last().or(facts.last.as_ref()).map(identity_of);
+    if let (Some(committed), Some(last)) = (committed, last)
+        && let Plan::Halt(halt) = compare(committed, last)
+    {
+        return Some(Plan::Halt(halt));
     }
     Some(Plan::RebuildStore {
         found: format!("local state at epoch {} that the journal does not continue", epoch.0),

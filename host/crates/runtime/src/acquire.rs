@@ -121,11 +121,15 @@ fn find_start(
         let stored = stored_head(store)?;
         let from = stored.as_ref().map_or(0, |head| head.journal_next);
         let scan = journal::scan(log, lane, from)?;
-        let facts = Facts {
+        let mut facts = Facts {
             committed: committed.to_vec(),
             journal: scan.facts.clone(),
             stored: stored.clone(),
+            last: None,
         };
+        if facts.wants_last() {
+            facts.last = journal::last(log, lane)?;
+        }
         match decide(&facts) {
             Plan::Genesis => {
                 let positions = log.start_positions()?;
@@ -158,6 +162,12 @@ fn find_start(
                     return Err(LogError::Corrupt(found).into());
                 }
                 store.clear()?;
+            }
+            // Offsets and journal are read one after the other: a process that has acquired the
+            // lane meanwhile makes them disagree, and nothing is wrong with them.
+            Plan::Halt(_) if log.committed()? != committed => {
+                let what = "another process has acquired the lane while it was read back";
+                return Err(LogError::Doubt(what.to_owned()).into());
             }
             Plan::Halt(halt) => return Err(halt.into()),
         }

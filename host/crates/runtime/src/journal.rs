@@ -41,12 +41,7 @@ fn scan_keeping(
 ) -> Result<Scan, LogError> {
     let mut scan = Scan::default();
     visit(log, lane, from, &mut |epoch, next, size| {
-        scan.facts.push(JournalFact {
-            epoch: epoch.record.epoch,
-            attempt: epoch.record.attempt,
-            hash: epoch.hash,
-            previous_hash: epoch.record.previous_hash,
-        });
+        scan.facts.push(fact(&epoch));
         scan.kept_bytes += size;
         if scan.kept_bytes <= kept_bytes_max {
             scan.kept.push((epoch, next));
@@ -56,6 +51,25 @@ fn scan_keeping(
         ControlFlow::Continue(())
     })?;
     Ok(scan)
+}
+
+fn fact(epoch: &JournaledEpoch) -> JournalFact {
+    JournalFact {
+        epoch: epoch.record.epoch,
+        attempt: epoch.record.attempt,
+        hash: epoch.hash,
+        previous_hash: epoch.record.previous_hash,
+    }
+}
+
+/// Returns the journal's last record.
+pub(crate) fn last(log: &mut dyn Log, lane: LaneId) -> Result<Option<JournalFact>, LogError> {
+    let mut last = None;
+    visit(log, lane, 0, &mut |epoch, _, _| {
+        last = Some(fact(&epoch));
+        ControlFlow::Continue(())
+    })?;
+    Ok(last)
 }
 
 /// Returns the identity that the genesis record holds; `None` when the journal is empty.

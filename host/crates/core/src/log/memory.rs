@@ -82,6 +82,11 @@ impl MemoryCluster {
         self.inner().sources[usize::from(source.0)].is_ended = true;
     }
 
+    /// Forgets the committed offsets, as a broker does after their retention.
+    pub fn forget_offsets(&self) {
+        self.inner().committed.fill(None);
+    }
+
     /// Returns everything that was committed, in order.
     #[must_use]
     pub fn outputs(&self) -> Vec<CommittedRecord> {

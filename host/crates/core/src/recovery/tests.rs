@@ -60,7 +60,20 @@ fn decided(
     journal: Vec<JournalFact>,
     stored: Option<StoredHead>,
 ) -> Plan {
-    decide(&Facts { committed: vec![committed.clone(), committed], journal, stored })
+    let committed = vec![committed.clone(), committed];
+    decide(&Facts { committed, journal, stored, last: None })
+}
+
+/// Nothing lies behind the store, and the offsets do not confirm it: the journal's last record is
+/// looked up.
+fn decided_by_last(
+    committed: Option<CommittedOffset>,
+    stored: Option<StoredHead>,
+    last: Option<JournalFact>,
+) -> Plan {
+    let facts = Facts { committed: vec![committed], journal: vec![], stored, last };
+    assert!(facts.wants_last());
+    decide(&facts)
 }
 
 fn resume(target: u64, repairs_offsets: bool) -> Plan {
@@ -111,7 +124,27 @@ fn state_of_another_history_is_rebuilt() {
     let mut foreign = stored(3);
     foreign.as_mut().unwrap().hash = 1;
     assert!(matches!(decided(offset(5, 105), journal(4..=5), foreign), Plan::RebuildStore { .. }));
-    assert!(matches!(decided(offset(4, 104), vec![], stored(5)), Plan::RebuildStore { .. }));
+    let ahead = decided_by_last(offset(4, 104), stored(5), Some(fact(4)));
+    assert!(matches!(ahead, Plan::RebuildStore { .. }));
+}
+
+#[test]
+fn a_store_at_the_journals_end_goes_on_although_the_offsets_are_lost_or_lag_behind() {
+    assert_eq!(decided_by_last(None, stored(5), Some(fact(5))), resume(5, true));
+    assert_eq!(decided_by_last(offset(4, 104), stored(5), Some(fact(5))), resume(5, true));
+    assert_eq!(decided_by_last(None, stored(0), Some(fact(0))), resume(0, true));
+}
+
+#[test]
+fn a_store_is_not_given_up_for_a_journal_that_cannot_replace_it() {
+    // The journal lost its end, or everything: the store may be the last copy.
+    let halts = |plan| matches!(plan, Plan::Halt(_));
+    assert!(halts(decided_by_last(offset(6, 106), stored(5), Some(fact(4)))));
+    assert!(halts(decided_by_last(offset(6, 106), stored(5), None)));
+    assert!(halts(decided_by_last(offset(3, 103), stored(5), Some(fact(5)))));
+    let mut foreign = stored(3);
+    foreign.as_mut().unwrap().hash = 1;
+    assert!(halts(decided(offset(7, 107), journal(4..=5), foreign)));
 }
 
 #[test]
@@ -123,8 +156,11 @@ fn state_without_any_trace_in_the_log_halts() {
 fn foreign_or_differing_metadata_halts() {
     let foreign = Some(CommittedOffset { position: 1, metadata: "x".into() });
     assert!(matches!(decided(foreign, journal(0..=1), None), Plan::Halt(_)));
-    let facts =
-        Facts { committed: vec![offset(1, 101), None], journal: journal(0..=1), stored: None };
+    let facts = Facts {
+        committed: vec![offset(1, 101), None],
+        journal: journal(0..=1),
+        ..Facts::default()
+    };
     assert!(matches!(decide(&facts), Plan::Halt(_)));
 }
 

@@ -157,6 +157,40 @@ fn local_state_of_another_history_is_rebuilt() {
 }
 
 #[test]
+fn offsets_that_are_lost_are_repaired_by_a_store_that_is_up_to_date() {
+    let (topics, disk, mut driven) = started();
+    topics.append("a=x");
+    driven.run_for(500);
+    drop(driven);
+    topics.cluster.forget_offsets();
+    let mut again = Driven::new(&topics, &disk, &pipeline(revision("r1", 1)), 200);
+    topics.append("a=y");
+    assert_eq!(again.run_for(500), None);
+    assert_eq!(topics.outputs(), ["r1:x#1", "r1:y#2"]);
+}
+
+#[test]
+fn a_takeover_while_a_lane_is_read_back_is_not_taken_for_damage() {
+    let (topics, disk, mut driven) = started();
+    topics.append("a=x");
+    driven.run_for(500);
+    drop(driven);
+    let (others, setup) = (topics.clone(), pipeline(revision("r1", 1)));
+    topics.after_committed(move || {
+        let mut other = Driven::new(&others, &Disk::default(), &setup, 300);
+        for value in ["a=y", "a=z"] {
+            others.append(value);
+            assert_eq!(other.run_for(500), None);
+        }
+    });
+    let mut again = Driven::new(&topics, &disk, &pipeline(revision("r1", 1)), 200);
+    assert_eq!(again.run_for(1_000), None);
+    topics.append("a=last");
+    assert_eq!(again.run_for(1_000), None);
+    assert_eq!(topics.outputs(), ["r1:x#1", "r1:y#2", "r1:z#3", "r1:last#4"]);
+}
+
+#[test]
 fn another_identity_is_refused_with_both_sides() {
     let (topics, disk, mut driven) = started();
     driven.run_for(500);

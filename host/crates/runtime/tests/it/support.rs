@@ -187,17 +187,31 @@ pub(crate) enum Fault {
     Refused,
 }
 
+/// Something that happens once.
+type Deed = Box<dyn FnOnce() + Send>;
+
 /// Topics in memory whose commits fail on demand, and whose waiting lane is woken by appending.
 #[derive(Clone)]
 pub(crate) struct Topics {
     pub(crate) cluster: MemoryCluster,
     faults: Arc<Mutex<VecDeque<Option<Fault>>>>,
     news: Arc<(Mutex<u64>, Condvar)>,
+    meanwhile: Arc<Mutex<Option<Deed>>>,
 }
 
 impl Topics {
     pub(crate) fn new() -> Self {
-        Self { cluster: MemoryCluster::new(1), faults: Arc::default(), news: Arc::default() }
+        Self {
+            cluster: MemoryCluster::new(1),
+            faults: Arc::default(),
+            news: Arc::default(),
+            meanwhile: Arc::default(),
+        }
+    }
+
+    /// Does something once, after the committed offsets are read next.
+    pub(crate) fn after_committed(&self, then: impl FnOnce() + Send + 'static) {
+        *self.meanwhile.lock().unwrap() = Some(Box::new(then));
     }
 
     /// Appends a record, `key=value`.
@@ -247,7 +261,12 @@ impl Log for FaultyLog {
     }
 
     fn committed(&mut self) -> Result<Vec<Option<CommittedOffset>>, LogError> {
-        self.log.committed()
+        let committed = self.log.committed();
+        let then = self.topics.meanwhile.lock().unwrap().take();
+        if let Some(then) = then {
+            then();
+        }
+        committed
     }
 
     fn read_journal(
