@@ -92,7 +92,7 @@ pub fn acquire(
         Some(store) => store,
         None => parts.stores.open(&expiry)?,
     };
-    let (start, replayed) = find_start(parts, &identity, &committed, store.as_mut(), progress)?;
+    let (start, replayed) = find_start(parts, &identity, committed, store.as_mut(), progress)?;
     let (positions, journal_next) = match &start {
         Start::Genesis { positions, .. } => (positions.clone(), 0),
         Start::Resume(head) => {
@@ -107,22 +107,24 @@ pub fn acquire(
     Ok(Acquired { lane, identity, journal_next, replayed })
 }
 
-/// Looks, decides and replays; a store of another history is emptied and filled again.
+/// Looks, decides and replays; a store of another history is emptied and filled again. Halts only
+/// for what it finds twice, with every older writer fenced and its transaction ended in between.
 fn find_start(
     parts: &mut LaneSetup,
     identity: &Identity,
-    committed: &[Option<CommittedOffset>],
+    mut committed: Vec<Option<CommittedOffset>>,
     store: &mut dyn StateStore,
     progress: &mut dyn FnMut(Epoch),
 ) -> Result<(Start, u64), AcquireError> {
     let lane = parts.lane;
     let log = parts.log.as_mut();
+    let mut halted = None;
     loop {
         let stored = stored_head(store)?;
         let from = stored.as_ref().map_or(0, |head| head.journal_next);
         let scan = journal::scan(log, lane, from)?;
         let mut facts = Facts {
-            committed: committed.to_vec(),
+            committed: committed.clone(),
             journal: scan.facts.clone(),
             stored: stored.clone(),
             last: None,
@@ -152,7 +154,7 @@ fn find_start(
                     LogError::Doubt(format!("epoch {} was not reached by replaying", target.0))
                 })?;
                 if !repairs_offsets {
-                    compare_positions(&head, committed)?;
+                    compare_positions(&head, &committed)?;
                 }
                 return Ok((Start::Resume(Box::new(head)), replayed));
             }
@@ -163,13 +165,19 @@ fn find_start(
                 }
                 store.clear()?;
             }
-            // Offsets and journal are read one after the other: a process that has acquired the
-            // lane meanwhile makes them disagree, and nothing is wrong with them.
-            Plan::Halt(_) if log.committed()? != committed => {
-                let what = "another process has acquired the lane while it was read back";
-                return Err(LogError::Doubt(what.to_owned()).into());
-            }
-            Plan::Halt(halt) => return Err(halt.into()),
+            // Offsets and journal are read one after the other: a process that acquires the lane
+            // and commits meanwhile makes them disagree, and nothing is wrong with them.
+            Plan::Halt(halt) => match halted.replace(facts.clone()) {
+                Some(before) if before == facts => return Err(halt.into()),
+                Some(_) => {
+                    let what = "another process commits while the lane is read back";
+                    return Err(LogError::Doubt(what.to_owned()).into());
+                }
+                None => {
+                    log.acquire()?;
+                    committed = log.committed()?;
+                }
+            },
         }
     }
 }
