@@ -1,6 +1,5 @@
 //! What one record costs in core alone: choice, watermark, call, overlay, epoch; and what single
 //! pieces cost (a state read and write, a watermark step, a timer).
-#![expect(missing_docs, reason = "criterion's macros make undocumented items")]
 
 use std::{hint::black_box, time::Duration};
 

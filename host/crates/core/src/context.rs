@@ -72,8 +72,16 @@ pub struct Context {
 struct CallUse {
     outputs: u32,
     output_bytes: u64,
+    state_bytes: u64,
+    timers: u32,
     start: Mark,
     continued: Option<u64>,
+}
+
+impl From<Mark> for CallUse {
+    fn from(start: Mark) -> Self {
+        Self { outputs: 0, output_bytes: 0, state_bytes: 0, timers: 0, start, continued: None }
+    }
 }
 
 impl fmt::Debug for Context {
@@ -115,7 +123,7 @@ impl Context {
             overlay: Overlay::default(),
             event_timers: TimerQueue::new(TimerDomain::Event, &floors.event),
             processing_timers: TimerQueue::new(TimerDomain::Processing, &floors.processing),
-            call: CallUse { outputs: 0, output_bytes: 0, start: outputs.mark(), continued: None },
+            call: CallUse::from(outputs.mark()),
             outputs,
             telemetry: telemetry::Telemetry::default(),
             current: Current::none(),
@@ -149,8 +157,7 @@ impl Context {
     /// so do harnesses and benchmarks that call a match function themselves.
     pub fn begin_call(&mut self, current: Current) {
         self.current = current;
-        self.call =
-            CallUse { outputs: 0, output_bytes: 0, start: self.outputs.mark(), continued: None };
+        self.call = CallUse::from(self.outputs.mark());
         self.overlay.begin_call();
         self.event_timers.begin_call();
         self.processing_timers.begin_call();
@@ -164,9 +171,7 @@ impl Context {
         self.processing_timers.undo_call();
         self.outputs.undo_to(self.call.start);
         self.telemetry.undo_call();
-        self.call.continued = None;
-        self.call.outputs = 0;
-        self.call.output_bytes = 0;
+        self.call = CallUse::from(self.call.start);
     }
 
     /// Returns the tag of the continuation that the call asked for.

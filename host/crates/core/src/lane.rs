@@ -45,6 +45,8 @@ use crate::{
 
 /// Records of a source below which more are wanted.
 const QUEUE_LOW: usize = 1_000;
+/// Bytes of a source's queued records below which more are wanted.
+const QUEUE_LOW_BYTES: usize = 1 << 20;
 
 /// What a lane is made of.
 pub struct LaneParts {
@@ -101,6 +103,8 @@ struct SourceTrack {
     /// When its watermark moved last.
     moved_at: ProcessingTime,
     has_records: bool,
+    /// Bytes of the records that wait in its queue.
+    queued_bytes: usize,
     /// Whether the head is too far in the future to move time.
     is_head_skewed: bool,
 }
@@ -376,6 +380,7 @@ fn tracks(
             moved_at: now,
             has_records: committed
                 .is_some_and(|committed| committed.watermark != crate::time::NO_WATERMARK),
+            queued_bytes: 0,
             is_head_skewed: false,
         }
     };

@@ -104,9 +104,16 @@ pub struct CallLimits {
     pub output_bytes_max: u64,
     /// Entries in one page of a scan.
     pub scan_entries_max: u32,
+    /// Bytes of entries and values in one page of a scan.
+    pub scan_bytes_max: u64,
     /// Bytes of one key, entry or value written to state.
     pub state_row_bytes_max: u64,
-    /// Firings of one (key, tag) in one move of time.
+    /// Bytes of rows changed in one call.
+    pub state_bytes_max: u64,
+    /// Timers registered or deleted in one call.
+    pub timers_max: u32,
+    /// Firings, in one move of time, of timers that one key has registered in that move; also the
+    /// steps of one *continue*.
     pub firings_per_timer_max: u32,
 }
 
@@ -116,7 +123,10 @@ impl Default for CallLimits {
             outputs_max: 10_000,
             output_bytes_max: 8 << 20,
             scan_entries_max: 1_000,
+            scan_bytes_max: 8 << 20,
             state_row_bytes_max: 8 << 20,
+            state_bytes_max: 32 << 20,
+            timers_max: 10_000,
             firings_per_timer_max: 100_000,
         }
     }

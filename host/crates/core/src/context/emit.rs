@@ -7,7 +7,7 @@ use crate::{
     options::OutputOptions,
     output::{OutputRecord, Target},
     plugin::{CallFailure, FailureKind},
-    record::Headers,
+    record::{Header, Headers},
     time::EventTime,
 };
 
@@ -34,9 +34,12 @@ impl Context {
         headers: &Headers,
         time: Option<EventTime>,
     ) -> Result<(), ContextError> {
-        let current = self.current.key.clone();
+        let current;
         let key = match key {
-            OutputKey::Current => current.as_ref().map(Key::as_bytes),
+            OutputKey::Current => {
+                current = self.current.key.clone();
+                current.as_ref().map(Key::as_bytes)
+            }
             OutputKey::Bytes(bytes) => Some(bytes),
         };
         let target = self.check(output, key, value, headers)?;
@@ -76,15 +79,19 @@ impl Context {
         value: Option<&[u8]>,
         headers: &Headers,
     ) -> Result<Target, ContextError> {
+        let declared = self.descriptor.outputs.len();
         let place = u16::try_from(output).unwrap_or(u16::MAX);
-        let Some(options) = self.output_options.get(usize::from(place)) else {
+        let options = self.output_options.get(usize::from(place));
+        let Some(options) = options.filter(|_| usize::from(place) < declared) else {
             return Err(ContextError::limit(format!(
-                "output number {output} is unknown: `describe` names {} outputs",
-                self.output_options.len()
+                "output number {output} is unknown: `describe` names {declared} outputs"
             )));
         };
         let size = record_size(key, value, headers);
-        refuse_what_the_topic_refuses(options, key, size)?;
+        if let Some(message) = refusal(options, key, size) {
+            let kind = FailureKind::OutputRefused;
+            return Err(ContextError::Refused(CallFailure { kind, message }));
+        }
         self.call.outputs += 1;
         self.call.output_bytes += size as u64;
         if self.call.outputs > self.limits.outputs_max {
@@ -99,36 +106,32 @@ impl Context {
     }
 }
 
+/// What a header costs on the wire besides its bytes.
+const HEADER_OVERHEAD_BYTES: usize = 10;
+
 /// Returns the bytes that count against an output's limits.
-#[must_use]
 pub(crate) fn record_size(key: Option<&[u8]>, value: Option<&[u8]>, headers: &Headers) -> usize {
     let headers = headers.as_slice().iter();
-    key.map_or(0, <[u8]>::len)
-        + value.map_or(0, <[u8]>::len)
-        + headers
-            .map(|header| header.name.len() + header.value.as_ref().map_or(0, bytes::Bytes::len))
-            .sum::<usize>()
+    let size = |header: &Header| {
+        HEADER_OVERHEAD_BYTES
+            + header.name.len()
+            + header.value.as_ref().map_or(0, bytes::Bytes::len)
+    };
+    key.map_or(0, <[u8]>::len) + value.map_or(0, <[u8]>::len) + headers.map(size).sum::<usize>()
 }
 
-fn refuse_what_the_topic_refuses(
-    options: &OutputOptions,
-    key: Option<&[u8]>,
-    size: usize,
-) -> Result<(), ContextError> {
-    let refused = |message: String| {
-        Err(ContextError::Refused(CallFailure { kind: FailureKind::OutputRefused, message }))
-    };
+/// Returns why the topic behind an output would refuse a record.
+pub(crate) fn refusal(options: &OutputOptions, key: Option<&[u8]>, size: usize) -> Option<String> {
     if size > options.max_record_bytes {
-        return refused(format!(
+        return Some(format!(
             "output `{}`: a record of {size} bytes is larger than topic {} takes ({} bytes)",
             options.name, options.topic, options.max_record_bytes
         ));
     }
-    if options.requires_key && key.is_none() {
-        return refused(format!(
+    (options.requires_key && key.is_none()).then(|| {
+        format!(
             "output `{}`: topic {} is compacted and takes no record without key",
             options.name, options.topic
-        ));
-    }
-    Ok(())
+        )
+    })
 }

@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::{Context, ContextError};
 use crate::{
+    key::Key,
     plugin::{Expiry, ExpiryDomain, StateKind},
     state::{StateId, StoreError, row},
     time::NO_WATERMARK,
@@ -56,7 +57,7 @@ impl Context {
         let payload = value.slice(row::payload_offset(&value)..);
         let refreshes = state.expiry.is_some_and(|expiry| expiry.refresh_on_read);
         if refreshes && parsed.stamp != self.stamp(state.expiry) {
-            self.write_row(state, &payload);
+            self.write_row(state, &payload)?;
         }
         Ok(Some(payload))
     }
@@ -81,8 +82,7 @@ impl Context {
             )));
         }
         self.seek_row(state, entry)?;
-        self.write_row(state, value);
-        Ok(())
+        self.write_row(state, value)
     }
 
     /// Removes a value of the current key; an absent one stays absent.
@@ -93,6 +93,7 @@ impl Context {
     pub fn state_remove(&mut self, state: u32, entry: &[u8]) -> Result<(), ContextError> {
         let state = self.address(state, entry)?;
         self.seek_row(state, entry)?;
+        self.charge(self.row.len())?;
         self.overlay.put(&self.row, None, state.is_map);
         Ok(())
     }
@@ -117,7 +118,8 @@ impl Context {
         self.seek_row(state, &[])?;
         let prefix = self.row.len();
         let (expiry, clocks) = (state.expiry, self.clocks);
-        let mut page = Page::default();
+        let (mut page, mut bytes) = (Page::default(), 0);
+        let bytes_max = self.limits.scan_bytes_max;
         let Self { overlay, store, .. } = self;
         let scanned = overlay.scan(store.as_mut(), &from, &to, &mut |row, value| {
             let Some(parsed) = row::parse_value(value) else {
@@ -130,7 +132,10 @@ impl Context {
             if is_expired {
                 return ControlFlow::Continue(());
             }
-            if page.entries.len() == limit {
+            bytes += (row.len() - prefix + parsed.payload.len()) as u64;
+            let is_full =
+                page.entries.len() == limit || (bytes > bytes_max && !page.entries.is_empty());
+            if is_full {
                 page.has_more = true;
                 return ControlFlow::Break(());
             }
@@ -142,7 +147,7 @@ impl Context {
         if expiry.is_some_and(|expiry| expiry.refresh_on_read) {
             for (entry, value) in &page.entries {
                 self.seek_row(state, entry)?;
-                self.write_row(state, value);
+                self.write_row(state, value)?;
             }
         }
         Ok(page)
@@ -161,13 +166,20 @@ impl Context {
     ) -> Result<(), ContextError> {
         let state = self.address_map(state)?;
         let (from, to) = self.bounds(state, from, to, None)?;
-        let mut rows = Vec::new();
+        let (mut rows, mut bytes) = (Vec::new(), 0_usize);
+        let bytes_max = self.limits.state_bytes_max;
         let Self { overlay, store, .. } = self;
         let scanned = overlay.scan(store.as_mut(), &from, &to, &mut |row, _| {
             rows.push(row.to_vec());
-            ControlFlow::Continue(())
+            bytes += row.len();
+            if bytes as u64 > bytes_max {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
         });
         scanned.map_err(|error| self.fail_store(error))?;
+        self.charge(bytes)?;
         for row in &rows {
             self.overlay.put(row, None, true);
         }
@@ -219,8 +231,17 @@ impl Context {
         Ok(())
     }
 
-    fn timer(&self, time: i64, tag: u64) -> Result<Timer, ContextError> {
-        let key = self.current.key.clone().ok_or_else(no_key)?;
+    fn timer(&mut self, time: i64, tag: u64) -> Result<Timer, ContextError> {
+        let Some(key) = &self.current.key else { return Err(no_key()) };
+        // A key is a slice of the batch it came in; a timer may outlive that by days.
+        let key = Key::new(Bytes::copy_from_slice(key.as_bytes()));
+        self.call.timers += 1;
+        if self.call.timers > self.limits.timers_max {
+            let max = self.limits.timers_max;
+            return Err(ContextError::limit(format!(
+                "a call may register and delete {max} timers"
+            )));
+        }
         Ok(Timer { time, key, tag, partition: self.current.partition })
     }
 
@@ -300,10 +321,24 @@ impl Context {
     }
 
     /// Writes the row that `self.row` names.
-    fn write_row(&mut self, state: Addressed, payload: &[u8]) {
+    fn write_row(&mut self, state: Addressed, payload: &[u8]) -> Result<(), ContextError> {
+        self.charge(self.row.len() + payload.len())?;
         let stamp = self.stamp(state.expiry);
         let value = row::Value { schema_version: state.schema_version, stamp, payload };
         self.overlay.put(&self.row, Some(value.encode()), state.is_map);
+        Ok(())
+    }
+
+    /// Counts bytes of changed rows against what a call may change.
+    fn charge(&mut self, bytes: usize) -> Result<(), ContextError> {
+        self.call.state_bytes += bytes as u64;
+        if self.call.state_bytes > self.limits.state_bytes_max {
+            let max = self.limits.state_bytes_max;
+            return Err(ContextError::limit(format!(
+                "a call may change {max} bytes of keyed state; `continue` goes on in another"
+            )));
+        }
+        Ok(())
     }
 
     fn stamp(&self, expiry: Option<Expiry>) -> Option<i64> {

@@ -1,6 +1,7 @@
 //! Logs and metrics of the plugin, gathered per call and published when the epoch commits.
 
 use super::{Context, ContextError};
+use crate::plugin::MetricKind;
 
 /// How much a log line matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,13 +39,23 @@ pub struct MetricUpdate {
     pub value: f64,
 }
 
+/// Most values recorded into histograms by one call.
+const SAMPLES_PER_CALL_MAX: usize = 10_000;
+
 /// What the calls of the open epoch logged and measured.
+///
+/// Counters are summed and gauges keep their last value, so that an epoch of many calls publishes
+/// few changes.
 #[derive(Debug, Default)]
 pub struct Telemetry {
     pub(crate) lines: Vec<LogLine>,
     pub(crate) lines_dropped: u64,
-    pub(crate) updates: Vec<MetricUpdate>,
-    updates_before_call: usize,
+    /// The sum of each counter and the value of each gauge that was touched.
+    values: Vec<Option<f64>>,
+    /// What was recorded into histograms.
+    samples: Vec<MetricUpdate>,
+    undo: Vec<(usize, Option<f64>)>,
+    samples_before_call: usize,
 }
 
 impl Telemetry {
@@ -56,17 +67,37 @@ impl Telemetry {
 
     /// Returns the changes of metrics that the open epoch's calls made so far.
     #[must_use]
-    pub fn updates(&self) -> &[MetricUpdate] {
-        &self.updates
+    pub fn updates(&self) -> Vec<MetricUpdate> {
+        let values = self.values.iter().enumerate().filter_map(|(at, value)| {
+            let metric = u32::try_from(at).ok()?;
+            Some(MetricUpdate { metric, value: (*value)? })
+        });
+        values.chain(self.samples.iter().copied()).collect()
     }
 
     pub(crate) fn begin_call(&mut self) {
-        self.updates_before_call = self.updates.len();
+        self.undo.clear();
+        self.samples_before_call = self.samples.len();
     }
 
     /// Metrics of a failed call are undone; its log lines stay: they say why it failed.
     pub(crate) fn undo_call(&mut self) {
-        self.updates.truncate(self.updates_before_call);
+        self.samples.truncate(self.samples_before_call);
+        while let Some((at, before)) = self.undo.pop() {
+            self.values[at] = before;
+        }
+    }
+
+    fn set(&mut self, at: usize, value: f64) {
+        if self.values.len() <= at {
+            self.values.resize(at + 1, None);
+        }
+        let before = self.values[at].replace(value);
+        self.undo.push((at, before));
+    }
+
+    fn get(&self, at: usize) -> f64 {
+        self.values.get(at).copied().flatten().unwrap_or(0.0)
     }
 }
 
@@ -93,13 +124,35 @@ impl Context {
     ///
     /// When the metric is unknown.
     pub fn metric(&mut self, metric: u32, value: f64) -> Result<(), ContextError> {
-        let metrics = self.descriptor.metrics.len();
-        if metric as usize >= metrics {
+        let at = metric as usize;
+        let Some(described) = self.descriptor.metrics.get(at) else {
+            let metrics = self.descriptor.metrics.len();
             return Err(ContextError::limit(format!(
                 "metric number {metric} is unknown: `describe` names {metrics} metrics"
             )));
+        };
+        match described.kind {
+            MetricKind::Counter => {
+                let sum = sum(self.telemetry.get(at), value);
+                self.telemetry.set(at, sum);
+            }
+            MetricKind::Gauge => self.telemetry.set(at, value),
+            MetricKind::Histogram => {
+                let recorded = self.telemetry.samples.len() - self.telemetry.samples_before_call;
+                if recorded >= SAMPLES_PER_CALL_MAX {
+                    return Err(ContextError::limit(format!(
+                        "a call may record {SAMPLES_PER_CALL_MAX} values into histograms"
+                    )));
+                }
+                self.telemetry.samples.push(MetricUpdate { metric, value });
+            }
         }
-        self.telemetry.updates.push(MetricUpdate { metric, value });
         Ok(())
     }
+}
+
+/// Adds to a counter, which only grows.
+#[expect(clippy::float_arithmetic, reason = "metrics decide nothing")]
+fn sum(before: f64, value: f64) -> f64 {
+    before + value.max(0.0)
 }

@@ -86,10 +86,14 @@ impl Lane {
     /// Ends a move of time that has nothing left to fire, and takes a watermark that has moved
     /// into the epoch, so that what is committed never says less than what was decided by.
     fn settle_time(&mut self) -> Result<(), StoreError> {
+        // Time stands while a *continue* waits: its next step sees the watermark of its first.
+        if self.continuation.is_some() {
+            return Ok(());
+        }
         self.end_finished_move()?;
         if self.firing.is_none() && self.advance_watermark() {
             let up_to = self.context().clocks.watermark;
-            self.firing = Some(Firing { domain: TimerDomain::Event, up_to });
+            self.start_move(Firing { domain: TimerDomain::Event, up_to });
             self.end_finished_move()?;
         }
         Ok(())
@@ -199,9 +203,9 @@ impl Lane {
         context.processing_timers.clear_changes();
         context.outputs.clear();
         let telemetry = std::mem::take(&mut context.telemetry);
+        report.metrics = telemetry.updates();
         report.log_lines = telemetry.lines;
         report.log_lines_dropped = telemetry.lines_dropped;
-        report.metrics = telemetry.updates;
     }
 
     /// Returns whether every source has ended and everything is committed.

@@ -11,6 +11,8 @@ pub(super) struct Counts {
     pub(super) inputs: Vec<InputCounts>,
     pub(super) timer_dead_letters: Vec<(Reason, u64)>,
     pub(super) timers_fired: u64,
+    /// Steps of calls that continue.
+    pub(super) continuations: u64,
     pub(super) calls: u64,
     pub(super) failures: Vec<(Reason, u64)>,
     pub(super) samples: Vec<KeySample>,
@@ -23,9 +25,9 @@ impl Counts {
         Self { inputs: vec![InputCounts::default(); inputs], outputs, ..Self::default() }
     }
 
-    /// Returns how much work the epoch holds: records and firings.
+    /// Returns how much work the epoch holds: records, firings and steps.
     pub(super) fn work(&self) -> u64 {
-        u64::from(self.records) + self.timers_fired
+        u64::from(self.records) + self.timers_fired + self.continuations
     }
 
     pub(super) fn failure(&mut self, reason: Reason) {

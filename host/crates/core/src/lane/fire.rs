@@ -7,7 +7,7 @@ use crate::{
     epoch::{Continuation, Firing},
     record::{Headers, Record},
     time::END_OF_TIME,
-    timers::{Timer, TimerDomain},
+    timers::{Timer, TimerDomain, TimerQueue},
 };
 
 impl Lane {
@@ -25,10 +25,7 @@ impl Lane {
                     self.fire(firing.domain, &timer, effects);
                     return true;
                 }
-                Ok(None) => {
-                    self.firing = None;
-                    self.loop_watch.reset();
-                }
+                Ok(None) => self.end_move(),
                 Err(error) => {
                     self.stop(StopCause::Store(error), effects);
                     return false;
@@ -41,16 +38,36 @@ impl Lane {
     fn begin_move(&mut self) -> bool {
         if self.advance_watermark() {
             let up_to = self.context().clocks.watermark;
-            self.firing = Some(Firing { domain: TimerDomain::Event, up_to });
+            self.start_move(Firing { domain: TimerDomain::Event, up_to });
             return true;
         }
         let at_end_of_time = self.context().clocks.watermark == END_OF_TIME;
         if std::mem::take(&mut self.clock_moved) && !at_end_of_time {
             let up_to = self.now();
-            self.firing = Some(Firing { domain: TimerDomain::Processing, up_to });
+            self.start_move(Firing { domain: TimerDomain::Processing, up_to });
             return true;
         }
         false
+    }
+
+    pub(super) fn start_move(&mut self, firing: Firing) {
+        self.firing = Some(firing);
+        self.queue(firing.domain).begin_move(firing.up_to);
+    }
+
+    fn end_move(&mut self) {
+        if let Some(firing) = self.firing.take() {
+            self.queue(firing.domain).end_move();
+        }
+        self.loop_watch.end_move();
+    }
+
+    fn queue(&mut self, domain: TimerDomain) -> &mut TimerQueue {
+        let context = self.context_mut();
+        match domain {
+            TimerDomain::Processing => &mut context.processing_timers,
+            TimerDomain::Event | TimerDomain::Continue => &mut context.event_timers,
+        }
     }
 
     fn first_due(&mut self, firing: Firing) -> Result<Option<Timer>, crate::state::StoreError> {
@@ -68,8 +85,7 @@ impl Lane {
         if let Some(firing) = self.firing
             && self.first_due(firing)?.is_none()
         {
-            self.firing = None;
-            self.loop_watch.reset();
+            self.end_move();
         }
         Ok(())
     }
@@ -78,11 +94,9 @@ impl Lane {
         let now = self.now();
         self.opened_at.get_or_insert(now);
         self.counts.timers_fired += 1;
-        let context = self.context_mut();
-        match domain {
-            TimerDomain::Processing => context.processing_timers.remove(timer),
-            TimerDomain::Event | TimerDomain::Continue => context.event_timers.remove(timer),
-        }
+        let queue = self.queue(domain);
+        let is_of_this_move = queue.take_registered_in_move(timer);
+        queue.remove(timer);
         let event_time = (domain == TimerDomain::Event).then_some(timer.time);
         let current = Current {
             subject: Subject::Timer { time: Some(timer.time), domain, tag: timer.tag },
@@ -90,11 +104,11 @@ impl Lane {
             partition: timer.partition,
             event_time,
         };
-        if self.loop_watch.is_looping(&timer.key, timer.tag) {
+        if is_of_this_move && self.loop_watch.is_timer_looping(&timer.key) {
             let max = self.options.limits.firings_per_timer_max;
             let message = format!(
-                "the timer with tag {} of this key fired more than {max} times in one move of time: \
-                 it registers itself again at or before the time that is moving",
+                "timers of this key fired more than {max} times in one move of time (this one has \
+                 tag {}): they register each other again at or before the time that is moving",
                 timer.tag
             );
             self.timer_dead_letter(&current, Reason::TimerLoop, &message, 0, effects);
@@ -117,7 +131,18 @@ impl Lane {
             partition: continued.partition,
             event_time: continued.event_time,
         };
+        if self.loop_watch.is_continuation_looping() {
+            let max = self.options.limits.firings_per_timer_max;
+            let message = format!("a call continued more than {max} times: it never ends");
+            self.loop_watch.end_continuation();
+            self.timer_dead_letter(&current, Reason::TimerLoop, &message, 0, effects);
+            return;
+        }
+        self.counts.continuations += 1;
         self.call(current, effects);
+        if self.continuation.is_none() {
+            self.loop_watch.end_continuation();
+        }
     }
 
     /// Keeps a timer that could not be handled: its key, and headers that say why.

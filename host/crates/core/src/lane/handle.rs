@@ -6,7 +6,10 @@ use foldhash::fast::FixedState;
 
 use super::{Effects, Lane, StopCause, counts::SAMPLES_MAX};
 use crate::{
-    context::{Context, Current, Subject},
+    context::{
+        Context, Current, Subject,
+        emit::{record_size, refusal},
+    },
     copartition::{KeySample, SAMPLE_ONE_IN},
     dead_letter::{self, Origin, Reason},
     epoch::Continuation,
@@ -39,7 +42,7 @@ impl Lane {
         let DecodedRecord { record, decoding } = decoded;
         match decoding {
             Decoding::Rejected { reason, message } => {
-                self.reject(source, record, None, reason, &message, effects);
+                self.reject(source, &record, None, reason, &message, effects);
             }
             Decoding::Ready { key: Some(key), time } => {
                 self.sample(source, &key);
@@ -49,7 +52,7 @@ impl Lane {
                 NullKeyPolicy::DeadLetter => {
                     let message = "expected a key, found null: a null key equals nothing \
                                    (`null_key: drop` or `process` takes it otherwise)";
-                    self.reject(source, record, time, Reason::NullKey, message, effects);
+                    self.reject(source, &record, time, Reason::NullKey, message, effects);
                 }
                 NullKeyPolicy::Drop => self.counts.inputs[input].dropped_null_key += 1,
                 NullKeyPolicy::Process => self.judge(source, record, None, time, effects),
@@ -61,7 +64,9 @@ impl Lane {
         let hash = FixedState::default().hash_one(key.as_bytes());
         if hash.is_multiple_of(SAMPLE_ONE_IN) && self.counts.samples.len() < SAMPLES_MAX {
             let (input, partition) = (source.input, source.partition);
-            self.counts.samples.push(KeySample { input, partition, key: key.clone() });
+            // A copy: the key itself holds the whole batch that it came in.
+            let key = Key::new(bytes::Bytes::copy_from_slice(key.as_bytes()));
+            self.counts.samples.push(KeySample { input, partition, key });
         }
     }
 
@@ -86,7 +91,7 @@ impl Lane {
                     return;
                 }
                 LatePolicy::SideOutput => {
-                    self.divert_late(source.input, &record, time, watermark);
+                    self.divert_late(source, record, time, watermark, effects);
                     return;
                 }
             }
@@ -108,23 +113,25 @@ impl Lane {
 
     fn divert_late(
         &mut self,
-        input: InputIndex,
-        record: &Record,
+        source: Source,
+        record: Record,
         time: EventTime,
         watermark: EventTime,
+        effects: &mut Effects,
     ) {
-        let Some(late) = self.options.late_output else {
+        let Some(late) = self.options.late_output else { return };
+        let name = &self.options.inputs[usize::from(source.input.0)].name;
+        let headers = dead_letter::late_headers(&record, name, time, watermark);
+        let (key, value) = (record.key.as_deref(), record.value.as_deref());
+        let size = record_size(key, value, &headers);
+        if let Some(message) = refusal(&self.options.outputs[usize::from(late)], key, size) {
+            self.reject(source, &record, Some(time), Reason::OutputRefused, &message, effects);
             return;
-        };
-        let name = &self.options.inputs[usize::from(input.0)].name;
-        let headers = dead_letter::late_headers(record, name, time, watermark);
-        self.context_mut().outputs.push(OutputRecord {
-            target: Target::Output(late),
-            key: record.key.as_deref(),
-            value: record.value.as_deref(),
-            headers: &headers,
-            time: Some(time),
-        });
+        }
+        let target = Target::Output(late);
+        let time = Some(time);
+        let outputs = &mut self.context_mut().outputs;
+        outputs.push(OutputRecord { target, key, value, headers: &headers, time });
     }
 
     /// Calls the plugin about `current`: once, or twice after a failure that is retried.
@@ -193,7 +200,7 @@ impl Lane {
     fn reject(
         &mut self,
         source: Source,
-        record: Record,
+        record: &Record,
         time: Option<EventTime>,
         reason: Reason,
         message: &str,
@@ -202,7 +209,7 @@ impl Lane {
         self.counts.dead_letter(usize::from(source.input.0), reason);
         let current = Current { partition: source.partition, event_time: time, ..Current::none() };
         let input = Some(source.input);
-        self.push_dead_letter(&record, &current, input, reason, message, 0, effects);
+        self.push_dead_letter(record, &current, input, reason, message, 0, effects);
     }
 
     #[expect(clippy::too_many_arguments, reason = "each is a different fact about the dead letter")]

@@ -1,6 +1,6 @@
 //! What arrives from the sources, and what it does to the watermark.
 
-use super::{Lane, QUEUE_LOW};
+use super::{Lane, QUEUE_LOW, QUEUE_LOW_BYTES};
 use crate::{
     lane::Effects,
     options::{SkewReference, WatermarkRule, WhenAllIdle},
@@ -27,16 +27,18 @@ impl Lane {
         }
         let at = usize::from(source.0);
         let had_head = self.heads.head(at).is_some();
+        let bytes: usize = records.iter().map(DecodedRecord::size_bytes).sum();
         self.heads.add(at, records.into_iter().map(|record| (record.time(), record)));
         let track = &mut self.tracks[at];
         track.end_position = None;
         track.has_records = true;
+        track.queued_bytes += bytes;
         track.idleness.interrupted();
         if !had_head {
             self.observe_head(at);
         }
         self.is_watermark_stale = true;
-        self.wants[at] = self.heads.waiting(at) < QUEUE_LOW;
+        self.note_wanted(at);
     }
 
     pub(super) fn at_end(&mut self, source: SourceIndex, position: i64) {
@@ -81,9 +83,9 @@ impl Lane {
                     track.position = track.position.max(position);
                 }
             }
-            Condition::Ended | Condition::Head | Condition::Unknown => {}
+            Condition::Ended => self.is_watermark_stale = true,
+            Condition::Head | Condition::Unknown => {}
         }
-        self.is_watermark_stale = true;
     }
 
     /// Lets the head of a source move the source's watermark.
@@ -123,14 +125,21 @@ impl Lane {
         };
         let track = &mut self.tracks[at];
         track.position = record.record.offset + 1;
+        track.queued_bytes = track.queued_bytes.saturating_sub(record.size_bytes());
         let (source, is_skewed) = (track.source, track.is_head_skewed);
         self.opened_at.get_or_insert(now);
         self.handle(source, record, is_skewed, effects);
         self.observe_head(at);
         self.note_queue(at);
-        let is_ended = self.heads.condition(at) == Condition::Ended;
-        self.wants[at] = !is_ended && self.heads.waiting(at) < QUEUE_LOW;
+        self.note_wanted(at);
         true
+    }
+
+    fn note_wanted(&mut self, at: usize) {
+        let is_ended = self.heads.condition(at) == Condition::Ended;
+        let is_low =
+            self.heads.waiting(at) < QUEUE_LOW && self.tracks[at].queued_bytes < QUEUE_LOW_BYTES;
+        self.wants[at] = !is_ended && is_low;
     }
 
     /// Combines the sources' watermarks; returns whether the lane's moved.

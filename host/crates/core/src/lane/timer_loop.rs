@@ -1,44 +1,46 @@
-//! Finds a timer that registers itself for ever within one move of time.
+//! Finds handlers that call themselves for ever: timers that register timers for a time that is
+//! already moving, and a *continue* that always continues.
 //!
-//! Counting every (key, tag) would cost memory for a million honest timers, so only the most
-//! frequent ones are counted (Misra and Gries, 1982): an undercount by at most firings ÷ 65, which
-//! a loop exceeds since it fires without end.
+//! Only what was registered while time moves can loop, so only that is counted, per key: a million
+//! honest timers cost nothing here.
+
+use std::collections::BTreeMap;
 
 use crate::key::Key;
 
-const COUNTERS: usize = 64;
-
 #[derive(Debug)]
 pub(super) struct LoopWatch {
-    firings_max: u32,
-    counters: Vec<(Key, u64, u32)>,
+    calls_max: u32,
+    firings: BTreeMap<Key, u32>,
+    steps: u32,
 }
 
 impl LoopWatch {
-    pub(super) fn new(firings_max: u32) -> Self {
-        Self { firings_max, counters: Vec::with_capacity(COUNTERS) }
+    pub(super) fn new(calls_max: u32) -> Self {
+        Self { calls_max, firings: BTreeMap::new(), steps: 0 }
     }
 
-    /// Counts a firing; returns whether this (key, tag) has fired too often in this move.
-    pub(super) fn is_looping(&mut self, key: &Key, tag: u64) -> bool {
-        let known = self.counters.iter_mut().find(|(k, t, _)| *t == tag && k == key);
-        if let Some((_, _, count)) = known {
-            *count += 1;
-            return *count > self.firings_max;
-        }
-        if self.counters.len() < COUNTERS {
-            self.counters.push((key.clone(), tag, 1));
-            return self.firings_max == 0;
-        }
-        self.counters.retain_mut(|(_, _, count)| {
-            *count -= 1;
-            *count > 0
-        });
-        false
+    /// Counts the firing of a timer that was registered in this move; returns whether its key has
+    /// had too many.
+    pub(super) fn is_timer_looping(&mut self, key: &Key) -> bool {
+        let count = self.firings.entry(key.clone()).or_default();
+        *count += 1;
+        *count > self.calls_max
+    }
+
+    /// Counts a step of a *continue*; returns whether it has had too many.
+    pub(super) fn is_continuation_looping(&mut self) -> bool {
+        self.steps += 1;
+        self.steps > self.calls_max
+    }
+
+    /// The *continue* is over.
+    pub(super) fn end_continuation(&mut self) {
+        self.steps = 0;
     }
 
     /// The move is over.
-    pub(super) fn reset(&mut self) {
-        self.counters.clear();
+    pub(super) fn end_move(&mut self) {
+        self.firings.clear();
     }
 }

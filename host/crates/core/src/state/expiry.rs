@@ -20,10 +20,14 @@ pub struct Clocks {
 
 impl Clocks {
     /// Returns whether an entry with that stamp is expired.
+    ///
+    /// An entry written without event time before there was a watermark has no time to count from:
+    /// it lives until it is written again.
     #[must_use]
     pub fn is_expired(&self, stamp: EventTime, expiry: Expiry) -> bool {
+        let has_no_time = self.watermark == NO_WATERMARK || stamp == NO_WATERMARK;
         let clock = match expiry.domain {
-            ExpiryDomain::EventTime if self.watermark == NO_WATERMARK => return false,
+            ExpiryDomain::EventTime if has_no_time => return false,
             ExpiryDomain::EventTime => self.watermark,
             ExpiryDomain::ProcessingTime => self.processing_time,
         };
@@ -90,6 +94,8 @@ mod tests {
         assert!(!at(104));
         assert!(at(105));
         assert!(!at(NO_WATERMARK));
+        let clocks = Clocks { watermark: 105, processing_time: 0 };
+        assert!(!clocks.is_expired(NO_WATERMARK, HUNDRED), "it has no time to count from");
     }
 
     #[test]

@@ -42,6 +42,7 @@ pub struct Overlay {
     ordered: BTreeMap<Bytes, u32>,
     undo: Vec<Undo>,
     size_bytes: usize,
+    size_bytes_before_call: usize,
     hasher: FixedState,
 }
 
@@ -61,31 +62,32 @@ impl Overlay {
     /// Changes a row; `ordered` rows take part in range scans.
     pub fn put(&mut self, row: &[u8], value: Option<Bytes>, ordered: bool) {
         self.size_bytes += row.len() + value.as_ref().map_or(0, Bytes::len);
-        if let Some(at) = self.find(row) {
-            let before = std::mem::replace(&mut self.rows[at as usize].value, value);
-            self.undo.push(Undo { row: at, before: Some(before) });
+        let Self { rows, table, hasher, undo, .. } = self;
+        let hash = hasher.hash_one(row);
+        if let Some(at) = table.find(hash, |at| rows[*at as usize].key == row).copied() {
+            let before = std::mem::replace(&mut rows[at as usize].value, value);
+            undo.push(Undo { row: at, before: Some(before) });
             return;
         }
-        let at = u32::try_from(self.rows.len()).expect("an epoch has fewer than 2^32 rows");
+        let at = u32::try_from(rows.len()).expect("an epoch has fewer than 2^32 rows");
         let key = Bytes::copy_from_slice(row);
         if ordered {
             self.ordered.insert(key.clone(), at);
         }
-        let Self { rows, table, hasher, .. } = self;
         rows.push(Row { key, value, ordered });
-        table.insert_unique(hasher.hash_one(row), at, |at| {
-            hasher.hash_one(&rows[*at as usize].key[..])
-        });
-        self.undo.push(Undo { row: at, before: None });
+        table.insert_unique(hash, at, |at| hasher.hash_one(&rows[*at as usize].key[..]));
+        undo.push(Undo { row: at, before: None });
     }
 
     /// Starts a call: what happens from here on can be undone.
     pub fn begin_call(&mut self) {
         self.undo.clear();
+        self.size_bytes_before_call = self.size_bytes;
     }
 
     /// Undoes everything since [`Overlay::begin_call`].
     pub fn undo_call(&mut self) {
+        self.size_bytes = self.size_bytes_before_call;
         while let Some(undo) = self.undo.pop() {
             let at = undo.row as usize;
             if let Some(before) = undo.before {
@@ -178,6 +180,7 @@ impl Overlay {
         self.ordered.clear();
         self.undo.clear();
         self.size_bytes = 0;
+        self.size_bytes_before_call = 0;
     }
 }
 

@@ -12,7 +12,7 @@ use std::{
 };
 
 use super::{Timer, TimerDomain, prefix};
-use crate::state::{StateStore, StoreError};
+use crate::state::{StateStore, StoreError, row::order_preserving_time};
 
 /// How many timers are loaded at a time; at most about four times as many are kept near.
 const LOAD: usize = 1024;
@@ -46,7 +46,10 @@ pub struct TimerQueue {
     /// Changes of the open epoch: registered (true) or removed (false).
     changes: BTreeMap<Timer, bool>,
     undo: Vec<Undo>,
+    /// While time moves: up to when, and the timers that were registered for it meanwhile.
+    moving: Option<(i64, BTreeSet<Timer>)>,
     live: i64,
+    live_before_call: i64,
 }
 
 impl TimerQueue {
@@ -62,7 +65,9 @@ impl TimerQueue {
             horizon: Horizon::From(from),
             changes: BTreeMap::new(),
             undo: Vec::new(),
+            moving: None,
             live: 0,
+            live_before_call: 0,
         }
     }
 
@@ -70,6 +75,12 @@ impl TimerQueue {
     pub fn register(&mut self, timer: Timer) {
         let near = self.near.contains(&timer);
         let change = self.changes.insert(timer.clone(), true);
+        self.live += i64::from(!near && change != Some(true));
+        if let Some((up_to, registered)) = &mut self.moving
+            && timer.time <= *up_to
+        {
+            registered.insert(timer.clone());
+        }
         if self.is_within_horizon(&timer) {
             self.near.insert(timer.clone());
         }
@@ -80,7 +91,23 @@ impl TimerQueue {
     pub fn remove(&mut self, timer: &Timer) {
         let near = self.near.remove(timer);
         let change = self.changes.insert(timer.clone(), false);
+        self.live -= i64::from(near || change == Some(true));
         self.undo.push(Undo { timer: timer.clone(), change, near });
+    }
+
+    /// Time moves: timers registered from here on for a time up to `up_to` are told apart.
+    pub fn begin_move(&mut self, up_to: i64) {
+        self.moving = Some((up_to, BTreeSet::new()));
+    }
+
+    /// Time stands again.
+    pub fn end_move(&mut self) {
+        self.moving = None;
+    }
+
+    /// Returns whether a timer that fires was registered in this very move.
+    pub fn take_registered_in_move(&mut self, timer: &Timer) -> bool {
+        self.moving.as_mut().is_some_and(|(_, registered)| registered.remove(timer))
     }
 
     fn is_within_horizon(&self, timer: &Timer) -> bool {
@@ -117,16 +144,21 @@ impl TimerQueue {
         }
     }
 
-    fn load(&mut self, store: &mut dyn StateStore) -> Result<(), StoreError> {
-        let from = match &self.horizon {
-            Horizon::From(row) => row.clone(),
+    /// Returns the row key from which on the store has not been read; `None` when all was.
+    fn unread(&self) -> Option<Vec<u8>> {
+        match &self.horizon {
+            Horizon::From(row) => Some(row.clone()),
             Horizon::Through(last) => {
                 let mut row = last.row(self.domain);
                 row.push(0);
-                row
+                Some(row)
             }
-            Horizon::End => return Ok(()),
-        };
+            Horizon::End => None,
+        }
+    }
+
+    fn load(&mut self, store: &mut dyn StateStore) -> Result<(), StoreError> {
+        let Some(from) = self.unread() else { return Ok(()) };
         let to = [prefix(self.domain) + 1];
         let mut loaded = Vec::new();
         let mut bad = None;
@@ -171,7 +203,7 @@ impl TimerQueue {
     /// When the store fails.
     pub fn floor(&mut self, store: &mut dyn StateStore) -> Result<Vec<u8>, StoreError> {
         let domain = self.domain;
-        Ok(self.first(store)?.map_or_else(|| vec![prefix(domain)], |timer| timer.row(domain)))
+        Ok(self.first(store)?.map_or_else(|| end_floor(domain), |timer| timer.row(domain)))
     }
 
     /// Returns up to `limit` live timers in firing order, for people to look at.
@@ -180,14 +212,15 @@ impl TimerQueue {
     ///
     /// When the store fails.
     pub fn peek(&self, store: &mut dyn StateStore, limit: usize) -> Result<Vec<Timer>, StoreError> {
-        let (from, to) = ([prefix(self.domain)], [prefix(self.domain) + 1]);
         let mut found: BTreeSet<Timer> = self.near.iter().take(limit).cloned().collect();
         let added = self.changes.iter().filter(|(_, is_live)| **is_live);
         found.extend(added.map(|(timer, _)| timer.clone()).take(limit));
-        if found.len() < limit {
+        if found.len() < limit
+            && let Some(from) = self.unread()
+        {
             let wanted = limit + self.changes.len();
             let mut seen = 0;
-            store.scan(&from, &to, &mut |row, _| {
+            store.scan(&from, &[prefix(self.domain) + 1], &mut |row, _| {
                 if let Some((_, timer)) = Timer::parse(row)
                     && self.changes.get(&timer) != Some(&false)
                 {
@@ -203,10 +236,12 @@ impl TimerQueue {
     /// Starts a call: what happens from here on can be undone.
     pub fn begin_call(&mut self) {
         self.undo.clear();
+        self.live_before_call = self.live;
     }
 
     /// Undoes everything since [`TimerQueue::begin_call`].
     pub fn undo_call(&mut self) {
+        self.live = self.live_before_call;
         while let Some(undo) = self.undo.pop() {
             match undo.change {
                 Some(change) => self.changes.insert(undo.timer.clone(), change),
@@ -227,18 +262,23 @@ impl TimerQueue {
 
     /// Forgets the changes: they are in the store.
     pub fn clear_changes(&mut self) {
-        self.live +=
-            self.changes.values().map(|is_live| if *is_live { 1 } else { -1 }).sum::<i64>();
         self.changes.clear();
         self.undo.clear();
     }
 
-    /// Returns the net number of timers registered since the queue was made; an estimate, since
-    /// removing an absent timer counts too.
+    /// Returns how many timers wait, as far as this queue has seen them: those of before its time
+    /// count once they are near.
     #[must_use]
     pub fn pending_estimate(&self) -> u64 {
         self.live.max(0).cast_unsigned().max(self.near.len() as u64)
     }
+}
+
+/// Returns the row key from which on only timers at the end of time could lie.
+fn end_floor(domain: TimerDomain) -> Vec<u8> {
+    let mut row = vec![prefix(domain)];
+    row.extend_from_slice(&order_preserving_time(i64::MAX));
+    row
 }
 
 #[cfg(test)]

@@ -174,3 +174,81 @@ fn a_scan_comes_in_pages_and_a_range_is_removed() {
     harness.left("k", 2, "look");
     assert_eq!(harness.outputs(), [("main".to_owned(), "acd".to_owned())]);
 }
+
+#[test]
+fn a_cut_continuation_sees_the_time_that_its_first_step_saw() {
+    fn steps_with_time(context: &mut Context) -> Result<(), ContextError> {
+        let step = tag(context).unwrap_or(0);
+        let text = format!("{} at {}", value(context), context.watermark());
+        context.emit(0, OutputKey::Current, Some(text.as_bytes()), &Headers::default(), None)?;
+        if step < 2 && value(context) != "next" {
+            context.continue_with(step + 1)?;
+        }
+        Ok(())
+    }
+    let run = |max_records| {
+        let mut harness = Harness::with_options(steps_with_time, |options| {
+            options.commit.max_records = max_records;
+        });
+        harness.step(crate::lane::Event::Ended { source: crate::record::SourceIndex(1) });
+        harness.add(0, Some("k"), Some(1), "first");
+        harness.add(0, Some("k"), Some(900), "next");
+        harness.settle();
+        harness.outputs()
+    };
+    assert_eq!(run(1), run(u32::MAX));
+}
+
+#[test]
+fn a_call_may_not_flood_state_timers_or_histograms() {
+    fn floods(context: &mut Context) -> Result<(), ContextError> {
+        for at in 0..u32::MAX {
+            match value(context).as_str() {
+                "state" => context.state_put(MAP, &at.to_be_bytes(), &[0; 1 << 20])?,
+                "timers" => context.timer_register(TimerDomain::Event, at.into(), 0)?,
+                "remove" => context.state_remove(MAP, &at.to_be_bytes())?,
+                _ => context.metric(0, 1.0)?,
+            }
+        }
+        Ok(())
+    }
+    let mut harness =
+        Harness::with_options(floods, |options| options.limits.state_bytes_max = 4 << 20);
+    for text in ["state", "timers", "remove", "metric"] {
+        harness.left("k", 1, text);
+    }
+    let reasons: Vec<String> = harness.outputs().into_iter().map(|(reason, _)| reason).collect();
+    assert_eq!(reasons, ["plugin_limit"; 4]);
+}
+
+#[test]
+fn a_page_of_large_rows_ends_before_its_count() {
+    fn large(context: &mut Context) -> Result<(), ContextError> {
+        if value(context) != "look" {
+            for entry in [b"a", b"b", b"c"] {
+                context.state_put(MAP, entry, &[0; 600])?;
+            }
+            return Ok(());
+        }
+        let page = context.state_scan(MAP, b"", None, None, 10)?;
+        let text = format!("{} {}", page.entries.len(), page.has_more);
+        context.emit(0, OutputKey::Current, Some(text.as_bytes()), &Headers::default(), None)
+    }
+    let mut harness = Harness::with_options(large, |options| options.limits.scan_bytes_max = 1_000);
+    harness.left("k", 1, "fill");
+    harness.left("k", 2, "look");
+    assert_eq!(harness.outputs(), [("main".to_owned(), "1 true".to_owned())]);
+}
+
+#[test]
+fn a_continuation_that_never_ends_is_cut() {
+    fn for_ever(context: &mut Context) -> Result<(), ContextError> {
+        if value(context) == "next" { Ok(()) } else { context.continue_with(1) }
+    }
+    let mut harness =
+        Harness::with_options(for_ever, |options| options.limits.firings_per_timer_max = 20);
+    harness.left("k", 1, "start");
+    harness.left("k", 2, "next");
+    let reasons: Vec<String> = harness.outputs().into_iter().map(|(reason, _)| reason).collect();
+    assert_eq!(reasons, ["timer_loop"]);
+}

@@ -18,8 +18,8 @@ use crate::{
     },
     output::Target,
     plugin::{
-        CallFailure, CallResult, FailureKind, MatchFunction, PluginDescriptor, StateDescriptor,
-        StateKind,
+        CallFailure, CallResult, FailureKind, MatchFunction, MetricDescriptor, MetricKind,
+        PluginDescriptor, StateDescriptor, StateKind,
     },
     record::{DecodedRecord, Decoding, InputIndex, Partition, Record, Source, SourceIndex},
     state::{MemoryStore, StateStore},
@@ -282,7 +282,7 @@ fn descriptor() -> PluginDescriptor {
         inputs: vec!["left".to_owned(), "right".to_owned()],
         outputs: vec!["main".to_owned(), "late".to_owned()],
         states: vec![state("value", StateKind::Value), state("map", StateKind::Map)],
-        metrics: Vec::new(),
+        metrics: vec![MetricDescriptor { name: "sizes".to_owned(), kind: MetricKind::Histogram }],
     }
 }
 

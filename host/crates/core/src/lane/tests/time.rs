@@ -194,3 +194,30 @@ fn a_timer_that_registers_itself_for_ever_is_cut() {
     harness.left("a", 10, "move");
     assert_eq!(harness.outputs()[0].0, "timer_loop");
 }
+
+#[test]
+fn timers_that_register_each_other_in_rotation_are_cut() {
+    fn rotates(context: &mut Context) -> Result<(), ContextError> {
+        let next = tag(context).map_or(0, |tag| (tag + 1) % 100);
+        context.timer_register(TimerDomain::Event, 5, next)
+    }
+    let mut harness =
+        Harness::with_options(rotates, |options| options.limits.firings_per_timer_max = 500);
+    harness.step(Event::Ended { source: SourceIndex(1) });
+    harness.left("a", 1, "start");
+    harness.left("a", 10, "move");
+    assert_eq!(harness.outputs()[0].0, "timer_loop");
+}
+
+#[test]
+fn a_late_record_that_the_late_output_would_refuse_is_a_dead_letter() {
+    let mut harness = Harness::with_options(echo, |options| {
+        options.inputs[0].late = LatePolicy::SideOutput;
+        options.outputs[1].max_record_bytes = 200;
+    });
+    harness.step(Event::Ended { source: SourceIndex(1) });
+    harness.left("k", 100, "a");
+    harness.left("k", 50, &"x".repeat(300));
+    let names: Vec<String> = harness.outputs().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["main", "output_refused"]);
+}
