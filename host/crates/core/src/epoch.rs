@@ -126,8 +126,6 @@ pub struct EpochRecord {
     pub watermark: EventTime,
     /// The lane's processing time.
     pub processing_time: ProcessingTime,
-    /// Since when every source is idle (processing time), for `when_all_idle: follow_clock`.
-    pub all_idle_since: Option<ProcessingTime>,
     /// A move of time that was cut.
     pub firing: Option<Firing>,
     /// A *continue* that was cut.

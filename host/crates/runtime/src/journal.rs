@@ -233,7 +233,6 @@ mod tests {
             sources: Vec::new(),
             watermark: NO_WATERMARK,
             processing_time: 0,
-            all_idle_since: None,
             firing: None,
             continuation: None,
             timer_floors: TimerFloors::default(),

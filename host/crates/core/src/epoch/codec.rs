@@ -3,7 +3,7 @@
 //! ```text
 //! record       0x01 · length of head · head · count · (row key · optional row value)*
 //! head         lane · epoch · attempt (16 bytes BE) · owner (host, pid, start) · previous hash
-//!              · optional identity · sources · watermark · processing time · optional all idle since
+//!              · optional identity · sources · watermark · processing time
 //!              · firing (0 none, 1 event, 2 processing; up to)
 //!              · optional continuation (key, partition, tag, optional event time)
 //!              · timer floors · revision
@@ -130,7 +130,6 @@ fn encode_head(record: &EpochRecord) -> Vec<u8> {
     }
     writer.i64(record.watermark);
     writer.i64(record.processing_time);
-    writer.optional_i64(record.all_idle_since);
     match record.firing {
         None => writer.u8(0),
         Some(firing) => {
@@ -181,7 +180,6 @@ fn decode_head(bytes: Bytes) -> Result<EpochRecord, WireError> {
     }
     let watermark = reader.i64("a watermark")?;
     let processing_time = reader.i64("a processing time")?;
-    let all_idle_since = reader.optional_i64("the time since when all is idle")?;
     let firing = match reader.u8("whether time is moving")? {
         0 => None,
         1 => Some(Firing { domain: TimerDomain::Event, up_to: reader.i64("a move of time")? }),
@@ -203,7 +201,6 @@ fn decode_head(bytes: Bytes) -> Result<EpochRecord, WireError> {
         sources,
         watermark,
         processing_time,
-        all_idle_since,
         firing,
         continuation,
         timer_floors,
@@ -265,7 +262,6 @@ mod tests {
             }],
             watermark: -5,
             processing_time: 1_000,
-            all_idle_since: Some(9),
             firing: Some(Firing { domain: TimerDomain::Event, up_to: 77 }),
             continuation: Some(Continuation {
                 key: Key::new("k"),

@@ -130,7 +130,6 @@ impl Lane {
             sources: sources.collect(),
             watermark: context.clocks.watermark,
             processing_time: now,
-            all_idle_since: self.all_idle.map(|(since, _)| since),
             firing: self.firing,
             continuation: self.continuation.clone(),
             timer_floors,

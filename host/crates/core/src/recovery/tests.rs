@@ -44,7 +44,6 @@ fn stored(epoch: u64) -> Option<StoredHead> {
         sources: Vec::new(),
         watermark: NO_WATERMARK,
         processing_time: 0,
-        all_idle_since: None,
         firing: None,
         continuation: None,
         timer_floors: TimerFloors::default(),
