@@ -66,7 +66,8 @@ enum State {
     Acquire,
     Run(Box<LaneLoop>),
     Fenced(FencedWatch),
-    Pause(ProcessingTime),
+    /// From when, and until when.
+    Pause(ProcessingTime, ProcessingTime),
     Ended(LaneEnd),
 }
 
@@ -149,12 +150,15 @@ impl LaneDriver {
         let (state, advance) = match state {
             State::Ended(end) => (State::Ended(end.clone()), Advance::Ended(end)),
             State::Run(turning) => self.run(turning, clock),
-            State::Acquire | State::Fenced(_) | State::Pause(_) if self.stops => {
+            State::Acquire | State::Fenced(_) | State::Pause(..) if self.stops => {
                 self.ended(LaneEnd::Stopped, now)
             }
             State::Acquire => self.acquire(now),
-            State::Pause(until) if now < until => (State::Pause(until), Advance::Wait(Some(until))),
-            State::Pause(_) => (State::Acquire, Advance::Again),
+            // A clock that was set back does not make the pause longer.
+            State::Pause(from, until) if (from..until).contains(&now) => {
+                (State::Pause(from, until), Advance::Wait(Some(until)))
+            }
+            State::Pause(..) => (State::Acquire, Advance::Again),
             State::Fenced(watch) => self.look_for_successor(watch, now),
         };
         self.state = state;
@@ -184,7 +188,7 @@ impl LaneDriver {
     fn tell_timers(&mut self, limit: usize, reply: &Sender<Vec<(TimerDomain, Timer)>>) {
         let timers = match &mut self.state {
             State::Run(turning) => turning.lane_mut().timers_next(limit),
-            State::Acquire | State::Fenced(_) | State::Pause(_) | State::Ended(_) => Ok(Vec::new()),
+            State::Acquire | State::Fenced(_) | State::Pause(..) | State::Ended(_) => Ok(Vec::new()),
         };
         // A failing store is met again by the lane itself.
         if reply.try_send(timers.unwrap_or_default()).is_err() {
@@ -201,7 +205,7 @@ impl LaneDriver {
         self.switching = Some((revision, done));
         match &mut self.state {
             State::Run(turning) => turning.switch(switch),
-            State::Acquire | State::Fenced(_) | State::Pause(_) | State::Ended(_) => {
+            State::Acquire | State::Fenced(_) | State::Pause(..) | State::Ended(_) => {
                 self.take_over_revision();
             }
         }
@@ -447,7 +451,7 @@ impl LaneDriver {
         }
         let doubling = self.doubts.min(10) - 2;
         let until = now.saturating_add((PAUSE.0 << doubling).min(PAUSE.1));
-        (State::Pause(until), Advance::Wait(Some(until)))
+        (State::Pause(now, until), Advance::Wait(Some(until)))
     }
 
     fn note_doubt(&mut self, message: &str, phase: Phase, now: ProcessingTime) {

@@ -36,6 +36,8 @@ pub struct FencedWatch {
     attempt: Attempt,
     journal_next: i64,
     until: ProcessingTime,
+    /// When it looked last: a clock that is set back takes `until` with it.
+    looked_at: ProcessingTime,
 }
 
 impl FencedWatch {
@@ -49,11 +51,14 @@ impl FencedWatch {
         now: ProcessingTime,
     ) -> Self {
         let until = now.saturating_add(transaction_timeout.saturating_mul(2));
-        Self { lane, attempt, journal_next, until }
+        Self { lane, attempt, journal_next, until, looked_at: now }
     }
 
     /// Looks once.
     pub fn look(&mut self, log: &mut dyn Log, now: ProcessingTime) -> Verdict {
+        let back = self.looked_at.saturating_sub(now).max(0);
+        self.until = self.until.saturating_sub(back);
+        self.looked_at = now;
         match self.successor(log) {
             Ok(Some(owner)) => return Verdict::Taken(owner),
             Ok(None) => {}

@@ -99,6 +99,22 @@ fn a_fenced_lane_without_a_successor_recovers_after_two_transaction_timeouts() {
 }
 
 #[test]
+fn a_clock_that_is_set_back_makes_no_recovery_longer() {
+    for fault in [Fault::Fenced, Fault::RequestLost] {
+        let (topics, _, mut driven) = started();
+        driven.clock.0 = 10_000_000;
+        let lost = Some(Fault::RequestLost);
+        topics.next_commits([None, Some(fault), lost, lost, lost]);
+        topics.append("a=x");
+        assert_eq!(driven.run_for(500), None);
+        assert_eq!(topics.outputs(), Vec::<String>::new());
+        driven.clock.0 = 1_000;
+        assert_eq!(driven.run_for(5_000), None);
+        assert_eq!(topics.outputs(), ["r1:x#1"], "{fault:?}");
+    }
+}
+
+#[test]
 fn an_epoch_that_is_refused_three_times_stops_the_pipeline() {
     let (topics, _, mut driven) = started();
     let fault = Some(Fault::Refused);
