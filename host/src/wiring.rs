@@ -161,7 +161,7 @@ pub(crate) fn log_failure(error: &LogError) -> Failure {
     let exit = match error {
         LogError::Fenced(_) | LogError::Gap { .. } => Exit::Rule,
         LogError::Refused { .. } | LogError::Config(_) => Exit::Configuration,
-        LogError::Doubt(_) | LogError::Corrupt(_) => Exit::Internal,
+        LogError::Doubt(_) | LogError::Corrupt(_) | LogError::Failed(_) => Exit::Internal,
     };
     Failure { exit, message: error.to_string() }
 }

@@ -29,15 +29,7 @@ impl OpenStore for LaneStores {
     fn open(&mut self, expiry: &ExpiryTable) -> Result<Box<dyn StateStore>, StoreError> {
         let mut store = match self.directory.open_lane(self.lane) {
             Err(StoreError::Corrupt(what)) => {
-                let aside = self
-                    .directory
-                    .quarantine(self.lane)
-                    .map_err(|error| StoreError::Unavailable(error.to_string()))?;
-                tracing::warn!(
-                    lane = self.lane.0,
-                    "keyed state is damaged ({what}): moved to {} and rebuilt from the journal",
-                    aside.display()
-                );
+                self.set_aside(&what)?;
                 self.directory.open_lane(self.lane)?
             }
             opened => opened?,
@@ -51,5 +43,19 @@ impl OpenStore for LaneStores {
         if let Some(open) = &self.open {
             open.set(expiry.clone());
         }
+    }
+
+    fn set_aside(&mut self, damage: &str) -> Result<(), StoreError> {
+        self.open = None;
+        let aside = self
+            .directory
+            .quarantine(self.lane)
+            .map_err(|error| StoreError::Unavailable(error.to_string()))?;
+        tracing::warn!(
+            lane = self.lane.0,
+            "keyed state is damaged ({damage}): moved to {} and rebuilt from the journal",
+            aside.display()
+        );
+        Ok(())
     }
 }

@@ -97,6 +97,9 @@ pub enum LogError {
         /// Which offsets, and the ways out.
         message: String,
     },
+    /// The machine that the log runs on fails, and may go on to: worth a second try, not a tenth.
+    #[error("the log cannot go on: {0}")]
+    Failed(String),
     /// Durable data contradicts itself.
     #[error("the log is damaged: {0}")]
     Corrupt(String),

@@ -61,7 +61,7 @@ impl From<EmbeddedError> for LogError {
                 Self::Config(error.to_string())
             }
             EmbeddedError::Corrupt { .. } => Self::Corrupt(error.to_string()),
-            EmbeddedError::Io { .. } | EmbeddedError::Broken(_) => Self::Doubt(error.to_string()),
+            EmbeddedError::Io { .. } | EmbeddedError::Broken(_) => Self::Failed(error.to_string()),
         }
     }
 }

@@ -62,6 +62,19 @@ pub enum LaneEnd {
     Fatal(FatalCause),
 }
 
+/// What two failures have in common that are the same failure again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Reason {
+    /// A topic refuses what is written, whichever partition it goes to.
+    Refused {
+        topic: String,
+        why: String,
+    },
+    /// Keyed state is damaged, wherever.
+    Damaged,
+    Other(String),
+}
+
 enum State {
     Acquire,
     Run(Box<LaneLoop>),
@@ -90,7 +103,7 @@ pub struct LaneDriver {
     switching: Option<(Arc<dyn Revision>, Sender<LaneId>)>,
     stops: bool,
     /// The last failure, and how often it came in a row.
-    failure: Option<(String, u32)>,
+    failure: Option<(Reason, u32)>,
     /// Doubts since work was committed.
     doubts: u32,
     shown_at: ProcessingTime,
@@ -188,7 +201,9 @@ impl LaneDriver {
     fn tell_timers(&mut self, limit: usize, reply: &Sender<Vec<(TimerDomain, Timer)>>) {
         let timers = match &mut self.state {
             State::Run(turning) => turning.lane_mut().timers_next(limit),
-            State::Acquire | State::Fenced(_) | State::Pause(..) | State::Ended(_) => Ok(Vec::new()),
+            State::Acquire | State::Fenced(_) | State::Pause(..) | State::Ended(_) => {
+                Ok(Vec::new())
+            }
         };
         // A failing store is met again by the lane itself.
         if reply.try_send(timers.unwrap_or_default()).is_err() {
@@ -395,8 +410,14 @@ impl LaneDriver {
         let lane = self.parts.lane;
         match error {
             LogError::Doubt(_) => self.recover(message, now),
-            LogError::Refused { .. } => match self.permanent(&message) {
-                true => self.fatal(FatalKind::Rule, message, now),
+            LogError::Refused { topic, message: why, .. } => {
+                match self.is_permanent(Reason::Refused { topic, why }) {
+                    true => self.fatal(FatalKind::Rule, message, now),
+                    false => self.recover(message, now),
+                }
+            }
+            LogError::Failed(why) => match self.is_permanent(Reason::Other(why)) {
+                true => self.fatal(FatalKind::Internal, message, now),
                 false => self.recover(message, now),
             },
             LogError::Fenced(_) => match self.journal_next {
@@ -416,23 +437,32 @@ impl LaneDriver {
         }
     }
 
-    /// The store failed: it is opened again and the journal replayed.
+    /// The store failed: it is opened again and the journal replayed. A damaged one is moved aside
+    /// first, or the same damage would be met for ever.
     fn store_failed(&mut self, error: &StoreError, now: ProcessingTime) -> (State, Advance) {
         self.store = None;
-        let message = error.to_string();
-        match self.permanent(&message) {
-            true => self.fatal(FatalKind::Rule, message, now),
-            false => self.recover(message, now),
+        let mut message = error.to_string();
+        let reason = match error {
+            StoreError::Corrupt(_) => Reason::Damaged,
+            StoreError::Unavailable(why) => Reason::Other(why.clone()),
+        };
+        let is_damaged = reason == Reason::Damaged;
+        if self.is_permanent(reason) {
+            return self.fatal(FatalKind::Rule, message, now);
         }
+        if is_damaged && let Err(error) = self.parts.stores.set_aside(&message) {
+            message.push_str(&format!("; and it cannot be moved aside: {error}"));
+        }
+        self.recover(message, now)
     }
 
     /// Counts a failure; returns whether it came too often for the same reason.
-    fn permanent(&mut self, message: &str) -> bool {
+    fn is_permanent(&mut self, reason: Reason) -> bool {
         let count = match &self.failure {
-            Some((last, count)) if last == message => count + 1,
+            Some((last, count)) if *last == reason => count + 1,
             Some(_) | None => 1,
         };
-        self.failure = Some((message.to_owned(), count));
+        self.failure = Some((reason, count));
         count >= PERMANENT_FAILURES_MAX
     }
 

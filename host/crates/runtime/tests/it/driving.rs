@@ -117,8 +117,9 @@ fn a_clock_that_is_set_back_makes_no_recovery_longer() {
 #[test]
 fn an_epoch_that_is_refused_three_times_stops_the_pipeline() {
     let (topics, _, mut driven) = started();
-    let fault = Some(Fault::Refused);
-    topics.next_commits([None, fault, None, fault, None, fault]);
+    // The same refusal, although records go to another partition each time.
+    let fault = |partition| Some(Fault::Refused(partition));
+    topics.next_commits([None, fault(7), None, fault(3), None, fault(0)]);
     topics.append("a=x");
     let (kind, message) = fatal(driven.run_for(10_000));
     assert_eq!(kind, FatalKind::Rule);
@@ -129,7 +130,7 @@ fn an_epoch_that_is_refused_three_times_stops_the_pipeline() {
 #[test]
 fn a_refusal_that_passes_is_forgotten() {
     let (topics, _, mut driven) = started();
-    let fault = Some(Fault::Refused);
+    let fault = Some(Fault::Refused(0));
     for value in ["a=x", "a=y"] {
         topics.next_commits([None, fault, None, fault, None]);
         topics.append(value);
@@ -137,6 +138,39 @@ fn a_refusal_that_passes_is_forgotten() {
         topics.next_commits([]);
     }
     assert_eq!(topics.outputs(), ["r1:x#1", "r1:y#2"]);
+}
+
+#[test]
+fn a_log_whose_machine_fails_three_times_stops_the_pipeline() {
+    let (topics, _, mut driven) = started();
+    let fault = Some(Fault::Failed);
+    topics.next_commits([None, fault, None, fault, None, fault]);
+    topics.append("a=x");
+    let (kind, message) = fatal(driven.run_for(10_000));
+    assert_eq!(kind, FatalKind::Internal);
+    assert!(message.contains("no space left"), "{message}");
+}
+
+#[test]
+fn a_store_that_shows_damage_is_moved_aside_and_rebuilt_from_the_journal() {
+    let (topics, disk, mut driven) = started();
+    topics.append("a=x");
+    driven.run_for(500);
+    drop(driven);
+    // Found by the plugin's read, when the lane is acquired again.
+    disk.damage();
+    let mut again = Driven::new(&topics, &disk, &pipeline(revision("r1", 1)), 200);
+    topics.append("a=y");
+    assert_eq!(again.run_for(1_000), None);
+    assert_eq!(disk.set_aside.load(Ordering::SeqCst), 1);
+    assert_eq!(topics.outputs(), ["r1:x#1", "r1:y#2"]);
+    // And while it runs.
+    disk.damage();
+    topics.append("b=z");
+    assert_eq!(again.run_for(1_000), None);
+    assert_eq!(disk.set_aside.load(Ordering::SeqCst), 2);
+    assert_eq!(topics.outputs(), ["r1:x#1", "r1:y#2", "r1:z#1"]);
+    assert!(again.handle.readiness().is_ready(), "{:?}", again.handle.readiness());
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn a_pipeline_finishes_when_all_lanes_have() {
 #[test]
 fn the_first_fatal_cause_stops_every_lane_and_decides_the_exit_code() {
     let topics = [Topics::new(), Topics::new()];
-    let fault = Some(Fault::Refused);
+    let fault = Some(Fault::Refused(0));
     topics[1].next_commits([fault, fault, fault]);
     let lanes = (0..2).map(|lane| lane_setup(lane, &topics[usize::from(lane)], &Disk::default()));
     let supervisor = Supervisor::start(&pipeline(revision("r1", 1)), lanes.collect()).unwrap();

@@ -4,8 +4,8 @@ use std::{
     collections::VecDeque,
     ops::ControlFlow,
     sync::{
-        Arc, Condvar, Mutex,
-        atomic::{AtomicU32, Ordering},
+        Arc, Condvar, Mutex, MutexGuard,
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::Duration,
 };
@@ -41,6 +41,7 @@ use dovetail_runtime::{
     driver::{Advance, LaneDriver, LaneEnd},
     handle::{Handle, LanePort},
     key_watch::KeyWatch,
+    setup::OpenStore,
 };
 
 /// Emits `digest:value#count`, counting the records of each key in keyed state.
@@ -183,8 +184,10 @@ pub(crate) enum Fault {
     RequestLost,
     /// Our producer's epoch is old; nothing is committed.
     Fenced,
-    /// An output refuses it.
-    Refused,
+    /// This partition of an output refuses it.
+    Refused(i32),
+    /// The log's machine failed.
+    Failed,
 }
 
 /// Something that happens once.
@@ -312,11 +315,12 @@ impl Log for FaultyLog {
             }
             Some(Fault::RequestLost) => Err(LogError::Doubt("the request was lost".to_owned())),
             Some(Fault::Fenced) => Err(LogError::Fenced("an old epoch".to_owned())),
-            Some(Fault::Refused) => Err(LogError::Refused {
+            Some(Fault::Refused(partition)) => Err(LogError::Refused {
                 topic: "main".to_owned(),
-                partition: 0,
+                partition,
                 message: "too large".to_owned(),
             }),
+            Some(Fault::Failed) => Err(LogError::Failed("no space left".to_owned())),
         }
     }
 }
@@ -326,7 +330,9 @@ impl Log for FaultyLog {
 pub(crate) struct Disk {
     store: Arc<Mutex<MemoryStore>>,
     failures: Arc<AtomicU32>,
+    is_damaged: Arc<AtomicBool>,
     pub(crate) opened: Arc<AtomicU32>,
+    pub(crate) set_aside: Arc<AtomicU32>,
 }
 
 impl Disk {
@@ -339,15 +345,43 @@ impl Disk {
     pub(crate) fn lose(&self) {
         *self.store.lock().unwrap() = MemoryStore::default();
     }
+
+    /// Lets every read find damage until the store is moved aside; its head can still be read.
+    pub(crate) fn damage(&self) {
+        self.is_damaged.store(true, Ordering::SeqCst);
+    }
+
+    fn readable(&self) -> Result<MutexGuard<'_, MemoryStore>, StoreError> {
+        match self.is_damaged.load(Ordering::SeqCst) {
+            true => Err(StoreError::Corrupt("block checksum mismatch".to_owned())),
+            false => Ok(self.store.lock().unwrap()),
+        }
+    }
+}
+
+impl OpenStore for Disk {
+    fn open(&mut self, _: &ExpiryTable) -> Result<Box<dyn StateStore>, StoreError> {
+        self.opened.fetch_add(1, Ordering::SeqCst);
+        Ok(Box::new(self.clone()))
+    }
+
+    fn set_expiry(&mut self, _: &ExpiryTable) {}
+
+    fn set_aside(&mut self, _: &str) -> Result<(), StoreError> {
+        self.set_aside.fetch_add(1, Ordering::SeqCst);
+        self.is_damaged.store(false, Ordering::SeqCst);
+        self.lose();
+        Ok(())
+    }
 }
 
 impl StateStore for Disk {
     fn get(&mut self, row: &[u8]) -> Result<Option<Bytes>, StoreError> {
-        self.store.lock().unwrap().get(row)
+        self.readable()?.get(row)
     }
 
     fn scan(&mut self, from: &[u8], to: &[u8], visit: &mut Visit<'_>) -> Result<(), StoreError> {
-        self.store.lock().unwrap().scan(from, to, visit)
+        self.readable()?.scan(from, to, visit)
     }
 
     fn apply(
@@ -382,7 +416,6 @@ impl StateStore for Disk {
 }
 
 pub(crate) fn lane_setup(lane: u16, topics: &Topics, disk: &Disk) -> LaneSetup {
-    let disk = disk.clone();
     LaneSetup {
         lane: LaneId(lane),
         sources: vec![Source { input: InputIndex(0), partition: Partition(lane) }],
@@ -391,10 +424,7 @@ pub(crate) fn lane_setup(lane: u16, topics: &Topics, disk: &Disk) -> LaneSetup {
             let key = record.key.clone().map(Key);
             DecodedRecord { record, decoding: Decoding::Ready { key, time: None } }
         }),
-        stores: Box::new(move |_: &ExpiryTable| {
-            disk.opened.fetch_add(1, Ordering::SeqCst);
-            Ok(Box::new(disk.clone()) as Box<dyn StateStore>)
-        }),
+        stores: Box::new(disk.clone()),
     }
 }
 

@@ -189,3 +189,23 @@ fn a_file_where_the_directory_should_be_is_told_with_its_path() {
     assert!(matches!(error, DirectoryError::Io { .. }));
     assert_says(&error.to_string(), &[file.to_str().unwrap(), "making the state directory"]);
 }
+
+#[test]
+fn a_flipped_byte_in_a_table_file_is_found_by_the_read_that_meets_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let lane = written(dir.path());
+    for file in files(&lane, |name| name.ends_with(".sst")) {
+        let mut bytes = fs::read(&file).unwrap();
+        bytes[5] ^= 1;
+        fs::write(file, bytes).unwrap();
+    }
+    let directory = open_directory(dir.path());
+    // Opening reads what lies at a table's end only.
+    let mut store = directory.open_lane(LANE).unwrap();
+    let scanned = store.scan(&[], &[0xff; 8], &mut |_, _| std::ops::ControlFlow::Continue(()));
+    assert!(matches!(scanned, Err(StoreError::Corrupt(_))), "{scanned:?}");
+    // It is moved aside while its directory goes on being used.
+    drop(store);
+    directory.quarantine(LANE).unwrap();
+    assert!(all(&mut directory.open_lane(LANE).unwrap()).is_empty());
+}
