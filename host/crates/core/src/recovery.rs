@@ -29,13 +29,15 @@ pub struct Facts {
     pub journal: Vec<JournalFact>,
     /// What the local store has applied; `None` when it is empty or was given up.
     pub stored: Option<StoredHead>,
+    /// Whether the journal ends before the place where the store says its epoch ended.
+    pub is_journal_short: bool,
     /// The journal's last record, looked up where [`Self::wants_last`] says so.
     pub last: Option<JournalFact>,
 }
 
 impl Facts {
     /// Returns whether the journal's last record must be looked up: nothing lies behind the store,
-    /// and the offsets do not confirm it, so that only that record can.
+    /// and the offsets do not confirm it or the journal has lost something.
     #[must_use]
     pub fn wants_last(&self) -> bool {
         let Some(stored) = &self.stored else { return false };
@@ -43,7 +45,8 @@ impl Facts {
             let metadata = offset.as_ref().map(|offset| offset.metadata.parse::<CommitMetadata>());
             matches!(metadata, Some(Ok(metadata)) if is_at(stored, &metadata))
         };
-        self.journal.is_empty() && !self.committed.iter().all(confirms)
+        let is_confirmed = !self.is_journal_short && self.committed.iter().all(confirms);
+        self.journal.is_empty() && !is_confirmed
     }
 }
 

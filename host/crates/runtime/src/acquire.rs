@@ -127,6 +127,7 @@ fn find_start(
             committed: committed.clone(),
             journal: scan.facts.clone(),
             stored: stored.clone(),
+            is_journal_short: scan.end < from,
             last: None,
         };
         if facts.wants_last() {

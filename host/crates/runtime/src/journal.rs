@@ -23,6 +23,8 @@ const KEPT_BYTES_MAX: usize = 32 << 20;
 pub(crate) struct Scan {
     /// Every record, in order.
     pub(crate) facts: Vec<JournalFact>,
+    /// Where the journal ends.
+    pub(crate) end: i64,
     /// The records with the offset behind each; empty when they are too many to keep.
     kept: Vec<(JournaledEpoch, i64)>,
     kept_bytes: usize,
@@ -40,7 +42,7 @@ fn scan_keeping(
     kept_bytes_max: usize,
 ) -> Result<Scan, LogError> {
     let mut scan = Scan::default();
-    visit(log, lane, from, &mut |epoch, next, size| {
+    scan.end = visit(log, lane, from, &mut |epoch, next, size| {
         scan.facts.push(fact(&epoch));
         scan.kept_bytes += size;
         if scan.kept_bytes <= kept_bytes_max {
@@ -93,16 +95,17 @@ pub(crate) fn identity(log: &mut dyn Log, lane: LaneId) -> Result<Option<Identit
     }
 }
 
-/// Visits complete epoch records with the offset behind each and their size in bytes.
+/// Visits complete epoch records with the offset behind each and their size in bytes; returns where
+/// the journal ends.
 pub(crate) fn visit(
     log: &mut dyn Log,
     lane: LaneId,
     from: i64,
     take: &mut dyn FnMut(JournaledEpoch, i64, usize) -> ControlFlow<()>,
-) -> Result<(), LogError> {
+) -> Result<i64, LogError> {
     let mut assembler = Assembler::default();
     let mut failure = None;
-    log.read_journal(from, &mut |offset, chunk| match next_record(
+    let end = log.read_journal(from, &mut |offset, chunk| match next_record(
         &mut assembler,
         lane,
         offset,
@@ -115,7 +118,7 @@ pub(crate) fn visit(
             ControlFlow::Break(())
         }
     })?;
-    failure.map_or(Ok(()), Err)
+    failure.map_or(Ok(end), Err)
 }
 
 fn next_record(

@@ -60,7 +60,7 @@ fn decided(
     stored: Option<StoredHead>,
 ) -> Plan {
     let committed = vec![committed.clone(), committed];
-    decide(&Facts { committed, journal, stored, last: None })
+    decide(&Facts { committed, journal, stored, ..Facts::default() })
 }
 
 /// Nothing lies behind the store, and the offsets do not confirm it: the journal's last record is
@@ -70,7 +70,8 @@ fn decided_by_last(
     stored: Option<StoredHead>,
     last: Option<JournalFact>,
 ) -> Plan {
-    let facts = Facts { committed: vec![committed], journal: vec![], stored, last };
+    let committed = vec![committed];
+    let facts = Facts { committed, stored, last, ..Facts::default() };
     assert!(facts.wants_last());
     decide(&facts)
 }
@@ -149,6 +150,16 @@ fn a_store_is_not_given_up_for_a_journal_that_cannot_replace_it() {
 #[test]
 fn state_without_any_trace_in_the_log_halts() {
     assert!(matches!(decided(None, vec![], stored(5)), Plan::Halt(_)));
+}
+
+#[test]
+fn a_journal_that_has_lost_what_the_store_has_applied_halts() {
+    for last in [None, Some(fact(4))] {
+        let (committed, stored) = (vec![offset(5, 105)], stored(5));
+        let facts = Facts { committed, stored, last, is_journal_short: true, ..Facts::default() };
+        assert!(facts.wants_last());
+        assert!(matches!(decide(&facts), Plan::Halt(_)));
+    }
 }
 
 #[test]
