@@ -3,7 +3,11 @@
 //! Invariant: what [`Log::commit`] was given becomes visible as a whole or not at all, and exactly
 //! one attempt at a time can commit: [`Log::acquire`] ends every earlier one.
 
-use std::{ops::ControlFlow, sync::Arc, time::Duration};
+use std::{
+    ops::ControlFlow,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use bytes::Bytes;
 
@@ -167,6 +171,11 @@ pub trait Log: Send {
 
     /// Returns a way to end [`Log::wait`] early.
     fn waker(&self) -> Waker;
+
+    /// Hands over a flag that is raised when the lane is to stop. While it is raised, whatever
+    /// belongs to acquiring a lane gives up soon, with [`LogError::Doubt`], instead of waiting for
+    /// what does not answer; [`Log::commit`] goes on. A log that never waits needs no flag.
+    fn heed(&mut self, _stopping: &Arc<AtomicBool>) {}
 
     /// Commits an epoch; returns the journal offset behind its record.
     ///

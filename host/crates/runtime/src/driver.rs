@@ -119,12 +119,13 @@ impl LaneDriver {
     /// Returns a lane that is not acquired yet.
     #[must_use]
     pub fn new(
-        parts: LaneSetup,
+        mut parts: LaneSetup,
         pipeline: PipelineSetup,
         port: (Arc<LanePort>, Receiver<LaneCommand>),
         keys: Arc<KeyWatch>,
         attempts: AttemptSource,
     ) -> Self {
+        parts.log.heed(&port.0.stopping);
         Self {
             names: pipeline.names(),
             parts,

@@ -78,6 +78,8 @@ pub struct LanePort {
     heartbeat: AtomicI64,
     commands: Sender<LaneCommand>,
     waker: Waker,
+    /// Raised with [`LaneCommand::Stop`]: heard where no command is taken.
+    pub(crate) stopping: Arc<AtomicBool>,
 }
 
 impl fmt::Debug for LanePort {
@@ -102,6 +104,7 @@ impl LanePort {
             heartbeat: AtomicI64::new(NEVER),
             commands,
             waker,
+            stopping: Arc::default(),
         };
         (Arc::new(port), receiver)
     }
@@ -294,6 +297,9 @@ impl Handle {
     /// Asks every lane to end its epoch, commit, flush and end. Returns at once.
     pub fn stop(&self) {
         self.0.draining.store(true, Ordering::SeqCst);
+        for port in &self.0.lanes {
+            port.stopping.store(true, Ordering::Relaxed);
+        }
         for port in &self.0.lanes {
             port.ask(LaneCommand::Stop);
         }

@@ -1,5 +1,7 @@
 //! Lanes on their threads, and the supervisor.
 
+use std::sync::atomic::Ordering;
+
 use dovetail_runtime::{FatalKind, PipelineEnd, Supervisor};
 
 use crate::support::{Disk, Fault, Topics, lane_setup, pipeline, revision};
@@ -46,4 +48,19 @@ fn a_panic_in_a_lane_is_a_defect_and_stops_the_pipeline() {
     assert_eq!(end.exit_code(), 70);
     let PipelineEnd::Failed(cause) = end else { panic!("expected a failure") };
     assert!(cause.message.contains("a broken decoder"), "{cause}");
+}
+
+#[test]
+fn a_stop_is_heard_while_the_lane_waits_for_a_broker_that_is_not_there() {
+    let topics = Topics::new();
+    topics.go_away();
+    let lanes = vec![lane_setup(0, &topics, &Disk::default())];
+    let supervisor = Supervisor::start(&pipeline(revision("r1", 1)), lanes).unwrap();
+    while topics.waited.load(Ordering::SeqCst) == 0 {
+        std::thread::yield_now();
+    }
+    supervisor.handle().stop();
+    let end = supervisor.join();
+    assert_eq!((end.exit_code(), end), (0, PipelineEnd::Stopped));
+    assert_eq!(topics.gave_up.load(Ordering::SeqCst), 0, "the stop was heard too late");
 }

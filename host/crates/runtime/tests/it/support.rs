@@ -7,7 +7,7 @@ use std::{
         Arc, Condvar, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicU32, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -200,6 +200,10 @@ pub(crate) struct Topics {
     faults: Arc<Mutex<VecDeque<Option<Fault>>>>,
     news: Arc<(Mutex<u64>, Condvar)>,
     meanwhile: Arc<Mutex<Option<Deed>>>,
+    is_absent: Arc<AtomicBool>,
+    /// How often a log has waited for an absent broker, and how often to no end.
+    pub(crate) waited: Arc<AtomicU32>,
+    pub(crate) gave_up: Arc<AtomicU32>,
 }
 
 impl Topics {
@@ -209,7 +213,15 @@ impl Topics {
             faults: Arc::default(),
             news: Arc::default(),
             meanwhile: Arc::default(),
+            is_absent: Arc::default(),
+            waited: Arc::default(),
+            gave_up: Arc::default(),
         }
+    }
+
+    /// Lets nobody answer from here on.
+    pub(crate) fn go_away(&self) {
+        self.is_absent.store(true, Ordering::SeqCst);
     }
 
     /// Does something once, after the committed offsets are read next.
@@ -243,7 +255,12 @@ impl Topics {
     }
 
     pub(crate) fn log(&self) -> Box<dyn Log> {
-        Box::new(FaultyLog { log: self.cluster.log(), topics: self.clone(), seen: 0 })
+        Box::new(FaultyLog {
+            log: self.cluster.log(),
+            topics: self.clone(),
+            seen: 0,
+            stopping: Arc::default(),
+        })
     }
 }
 
@@ -256,11 +273,35 @@ struct FaultyLog {
     log: MemoryLog,
     topics: Topics,
     seen: u64,
+    stopping: Arc<AtomicBool>,
+}
+
+impl FaultyLog {
+    /// Waits for a broker that is not there, until it is to stop or has no patience left.
+    fn wait_for_broker(&self) -> LogError {
+        self.topics.waited.fetch_add(1, Ordering::SeqCst);
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !self.stopping.load(Ordering::SeqCst) {
+            if Instant::now() >= deadline {
+                self.topics.gave_up.fetch_add(1, Ordering::SeqCst);
+                break;
+            }
+            std::thread::yield_now();
+        }
+        LogError::Doubt("no broker answers".to_owned())
+    }
 }
 
 impl Log for FaultyLog {
     fn acquire(&mut self) -> Result<(), LogError> {
-        self.log.acquire()
+        match self.topics.is_absent.load(Ordering::SeqCst) {
+            true => Err(self.wait_for_broker()),
+            false => self.log.acquire(),
+        }
+    }
+
+    fn heed(&mut self, stopping: &Arc<AtomicBool>) {
+        self.stopping = Arc::clone(stopping);
     }
 
     fn committed(&mut self) -> Result<Vec<Option<CommittedOffset>>, LogError> {
