@@ -73,7 +73,7 @@ impl Bug {
         (Self::OffsetsLeftOut, 20),
         (Self::JournalReadUncommitted, 100),
         (Self::InputReadUncommitted, 40),
-        (Self::RetryOnSameProducer, 100),
+        (Self::RetryOnSameProducer, 600),
         (Self::DoubtTakenAsCommitted, 40),
         (Self::SuspectUsedAgain, 400),
         (Self::FencedFightsBack, 100),

@@ -22,7 +22,14 @@ use dovetail_core::{
 };
 use dovetail_runtime::setup::OpenStore;
 
-use crate::{bugs::Bug, faults::{DiskFate, Point}, history::Rows, log::Observed, rng::Rng, world::{Process, Shared}};
+use crate::{
+    bugs::Bug,
+    faults::{DiskFate, Point},
+    history::Rows,
+    log::Observed,
+    rng::Rng,
+    world::{Process, Shared},
+};
 
 /// What undoes one applied epoch.
 #[derive(Debug)]
@@ -237,6 +244,10 @@ impl StateStore for SimStore {
 
     fn head(&mut self) -> Result<Option<Bytes>, StoreError> {
         let head = self.readable()?.head.clone();
+        {
+            let mut observed = lock(&self.observed);
+            (observed.reads, observed.last) = (0, None);
+        }
         let Some(bytes) = head else {
             lock(&self.observed).stored = None;
             return Ok(None);

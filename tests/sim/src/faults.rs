@@ -236,7 +236,7 @@ fn fault(rng: &mut Rng, knobs: &Knobs) -> FaultKind {
         8 => FaultKind::Stop(machine),
         9 | 10 => FaultKind::SecondOwner(1 - machine),
         11 => FaultKind::Coordinator(rng.range(50, 6_000)),
-        12 => FaultKind::Leader(rng.next(), rng.range(50, 5_000)),
+        12 => FaultKind::Leader(rng.draw(), rng.range(50, 5_000)),
         13 | 14 => {
             let (loss, delay) = (rng.pick(&[0, 5, 20, 50]), rng.pick(&[10, 300, 2_500]));
             FaultKind::Network(machine, loss, delay, rng.range(300, 5_000))

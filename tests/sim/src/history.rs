@@ -14,8 +14,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use dovetail_core::{
     epoch::{
-        Attempt, EpochRecord, JournaledEpoch, LaneId, chunk::Assembler, codec,
-        metadata::CommitMetadata,
+        Attempt, EpochRecord, JournaledEpoch, LaneId,
+        chunk::Assembler,
+        codec,
+        metadata::{CommitMetadata, ForeignMetadata},
     },
     key::murmur2_partition,
     timers::{Timer, TimerDomain},
@@ -377,7 +379,8 @@ fn check_offsets(epoch: &JournaledEpoch, offsets: &[OffsetEntry]) -> Result<(), 
         return Err(format!("I5: epoch {number} is committed without its offsets"));
     }
     for (source, (place, position, text)) in epoch.record.sources.iter().zip(offsets) {
-        let metadata: CommitMetadata = text.parse().map_err(|_| format!("metadata {text}"))?;
+        let metadata: CommitMetadata =
+            text.parse().map_err(|error: ForeignMetadata| error.to_string())?;
         let is_ours = metadata.epoch == epoch.record.epoch
             && metadata.attempt == epoch.record.attempt
             && metadata.hash == epoch.hash;

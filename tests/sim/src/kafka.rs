@@ -85,7 +85,10 @@ impl PartitionLog {
     /// Writes a transaction's marker.
     pub fn mark(&mut self, producer: u64, is_commit: bool) {
         for offset in self.open.remove(&producer).unwrap_or_default() {
-            if !is_commit && let Some(entry) = usize::try_from(offset).ok().and_then(|at| self.entries.get_mut(at)) {
+            if !is_commit
+                && let Some(entry) =
+                    usize::try_from(offset).ok().and_then(|at| self.entries.get_mut(at))
+            {
                 entry.is_aborted = true;
             }
         }
@@ -146,7 +149,7 @@ impl Group {
         if !is_commit {
             return;
         }
-        if std::mem::take(&mut self.goes_stale) {
+        if std::mem::take(&mut self.goes_stale) && self.unseen.is_empty() {
             self.unseen.extend(offsets);
             return;
         }
@@ -192,6 +195,14 @@ pub struct Contents {
     pub offsets: Vec<OffsetEntry>,
     /// The calls of the plugin that led to it: the simulator's own knowledge, no broker's.
     pub calls: Vec<Call>,
+}
+
+impl Contents {
+    /// Returns whether the brokers took nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.outputs.is_empty() && self.chunks.is_empty() && self.offsets.is_empty()
+    }
 }
 
 /// One transactional id.
@@ -389,7 +400,9 @@ impl Kafka {
     /// Executes a request that arrives now.
     pub fn execute(&mut self, now: i64, request: Request, follow: &mut Vec<Follow>) -> Answer {
         match request {
-            Request::Produce { place, .. } | Request::Bounds { place, .. } | Request::Fetch { place, .. }
+            Request::Produce { place, .. }
+            | Request::Bounds { place, .. }
+            | Request::Fetch { place, .. }
                 if self.log(place).up_at > now =>
             {
                 Answer::Away
@@ -582,7 +595,14 @@ impl Kafka {
     }
 
     /// Ends a transaction that is open for too long; returns whether there was one.
-    pub fn time_out(&mut self, lane: u16, epoch: u32, timeout: i64, now: i64, follow: &mut Vec<Follow>) -> bool {
+    pub fn time_out(
+        &mut self,
+        lane: u16,
+        epoch: u32,
+        timeout: i64,
+        now: i64,
+        follow: &mut Vec<Follow>,
+    ) -> bool {
         let transactional = self.transactional(lane);
         let is_due = transactional.state == TransactionState::Ongoing
             && transactional.epoch == epoch
@@ -595,9 +615,8 @@ impl Kafka {
     }
 
     fn fetch_offsets(&self, sources: &[(u16, u16)], is_stable: bool) -> Answer {
-        let is_pending = |source| {
-            self.group.pending.values().flatten().any(|(pending, ..)| pending == source)
-        };
+        let is_pending =
+            |source| self.group.pending.values().flatten().any(|(pending, ..)| pending == source);
         if is_stable && sources.iter().any(is_pending) {
             return Answer::Unstable;
         }

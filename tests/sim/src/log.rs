@@ -45,6 +45,12 @@ pub struct Observed {
     pub journal: Vec<JournalFact>,
     /// The stored head.
     pub stored: Option<StoredHead>,
+    /// Whether the journal ends before the stored head says its epoch ended.
+    pub is_journal_short: bool,
+    /// The journal's last record, where it was looked up.
+    pub last: Option<JournalFact>,
+    /// How often the journal was read since the stored head was.
+    pub reads: u32,
 }
 
 impl Observed {
@@ -55,6 +61,8 @@ impl Observed {
             committed: self.committed.clone(),
             journal: self.journal.clone(),
             stored: self.stored.clone(),
+            is_journal_short: self.is_journal_short,
+            last: self.last,
         }
     }
 }
@@ -135,7 +143,8 @@ impl SimLog {
 
     /// Asks until there is an answer that is not "ask again"; `None` when time is over.
     fn ask(&mut self, request: &Request) -> Option<Answer> {
-        let until = self.shared.now() + PATIENCE;
+        let patience = if self.has(Bug::ReadErrorsIgnored) { 1 } else { PATIENCE };
+        let until = self.shared.now() + patience;
         while self.shared.now() < until && self.shared.is_alive(self.process) {
             match self.shared.call(self.process, &mut self.connection, request.clone()) {
                 None => self.connection = Connection::default(),
@@ -151,12 +160,13 @@ impl SimLog {
     /// Sends a request of the transaction; what is lost is sent again, as librdkafka does.
     fn send(&mut self, request: &Request) -> Result<Answer, Failed> {
         let mut sends = 0;
+        let sends_max = if self.has(Bug::RetryOnSameProducer) { 1 } else { SENDS_MAX };
         let until = self.shared.now() + self.shared.knobs().transaction_timeout;
         while self.shared.now() < until && self.shared.is_alive(self.process) {
             match self.shared.call(self.process, &mut self.connection, request.clone()) {
                 None => {
                     sends += 1;
-                    if sends == SENDS_MAX {
+                    if sends == sends_max {
                         break;
                     }
                     self.connection = Connection::default();
@@ -314,8 +324,7 @@ impl SimLog {
             return None;
         };
         reader.has_said_unknown = false;
-        let (records, next) =
-            self.shared.read(place, reader.position, reader.seen, !goes_too_far);
+        let (records, next) = self.shared.read(place, reader.position, reader.seen, !goes_too_far);
         let was_at = reader.position;
         reader.position = next.max(was_at);
         if !records.is_empty() {
@@ -393,13 +402,21 @@ impl Log for SimLog {
     ) -> Result<i64, LogError> {
         let place = Place::Journal(self.lane);
         let is_committed = !self.has(Bug::JournalReadUncommitted);
-        self.observed().journal.clear();
+        // After the stored head what lies behind it is read, and then perhaps the last record.
+        let is_for_last = std::mem::replace(&mut self.observed().reads, 1) == 1;
+        if !is_for_last {
+            self.observed().journal.clear();
+            self.observed().is_journal_short = false;
+        }
         let doubt = || LogError::Doubt("the journal was not answered".to_owned());
         let mut assembler = Assembler::default();
         let bounds = self.ask(&Request::Bounds { place, is_committed });
         let Some(Answer::Bounds(start, end)) = bounds else {
             return if self.has(Bug::ReadErrorsIgnored) { Ok(from) } else { Err(doubt()) };
         };
+        if !is_for_last {
+            self.observed().is_journal_short = end < from;
+        }
         let mut at = from.max(start);
         while at < end {
             let request = Request::Fetch { place, from: at, to: end, max: 20, is_committed };
@@ -411,7 +428,10 @@ impl Log for SimLog {
                 if let Ok(Some(bytes)) = assembler.add(&chunk)
                     && let Ok(epoch) = codec::decode(&bytes)
                 {
-                    self.observed().journal.push(fact(&epoch));
+                    match is_for_last {
+                        true => self.observed().last = Some(fact(&epoch)),
+                        false => self.observed().journal.push(fact(&epoch)),
+                    }
                 }
                 if visit(record.offset, chunk).is_break() {
                     return Ok(end);
@@ -451,7 +471,8 @@ impl Log for SimLog {
             let last = self.readers.iter_mut().map(|reader| std::mem::take(&mut reader.last));
             self.leftover = last.enumerate().filter(|(_, last)| !last.is_empty()).collect();
         }
-        let shift = i64::from(self.has(Bug::PositionsOffByOne) && positions.iter().any(|at| *at > 0));
+        let shift =
+            i64::from(self.has(Bug::PositionsOffByOne) && positions.iter().any(|at| *at > 0));
         let reader = |position: &i64| Reader { position: position + shift, ..Reader::default() };
         self.readers = positions.iter().map(reader).collect();
         Ok(())

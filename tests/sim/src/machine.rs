@@ -129,7 +129,8 @@ impl World {
         let incarnation = self.next_incarnation();
         let machine = &mut self.machines[at];
         machine.starting = machine.starting.saturating_sub(1);
-        if machine.is_up {
+        let knows = machine.disks.iter().all(|disk| lock(disk).head.is_some());
+        if machine.is_up || (self.only_disks_know && !knows) {
             return;
         }
         machine.is_up = true;
@@ -230,6 +231,7 @@ impl World {
     /// A process dies at once, and starts again some time later if it is to.
     pub(crate) fn crash(&mut self, at: usize, fate: DiskFate, restarts: bool) {
         let bug = self.bug;
+        let fate = if self.only_disks_know { DiskFate::Kept } else { fate };
         let machine = &mut self.machines[at];
         if !machine.is_up {
             return;
@@ -305,7 +307,6 @@ pub(crate) fn run_slot(
     }
     slot.driver = Some(driver);
 }
-
 
 fn lane_setup(
     shared: &Arc<Shared>,

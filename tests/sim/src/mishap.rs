@@ -43,6 +43,7 @@ impl World {
                 self.machines[machine].restarts = true;
                 self.stop(machine);
             }
+            FaultKind::SecondOwner(_) if self.only_disks_know => {}
             FaultKind::SecondOwner(machine) => self.start(shared, machine),
             FaultKind::Coordinator(ms) => {
                 self.kafka.coordinator_up_at = now + ms;
@@ -120,7 +121,11 @@ impl World {
             Meddling::DisksSwapped => {
                 let [first, second] = &self.machines[0].disks[..] else { return Effect::None };
                 std::mem::swap(&mut *lock(first), &mut *lock(second));
-                Effect::GoesOn
+                // A lane that has never committed finds state where nothing can be.
+                match self.histories.iter().any(|history| history.epochs.is_empty()) {
+                    true => Effect::MayHalt,
+                    false => Effect::GoesOn,
+                }
             }
             Meddling::DiskOfOtherHistory | Meddling::DiskAhead => {
                 let is_ahead = meddling == Meddling::DiskAhead;
@@ -163,7 +168,8 @@ impl World {
                 Meddling::OtherAttempt => {
                     if let Ok(metadata) = text.parse::<CommitMetadata>() {
                         let hash = metadata.hash ^ 1;
-                        *text = CommitMetadata { attempt: Attempt(1), hash, ..metadata }.to_string();
+                        *text =
+                            CommitMetadata { attempt: Attempt(1), hash, ..metadata }.to_string();
                     }
                 }
                 Meddling::ForeignMetadata if at == 0 => "another program's".clone_into(text),
@@ -196,9 +202,16 @@ impl World {
     /// Journal and offsets of the lanes whose local state shows that there was something.
     fn delete_everything(&mut self) -> Effect {
         let disks = &self.machines[0].disks;
-        if disks.iter().any(|disk| lock(disk).head.is_none()) || self.histories.iter().any(|history| history.epochs.is_empty()) {
+        if disks.iter().any(|disk| lock(disk).head.is_none())
+            || self.histories.iter().any(|history| history.epochs.is_empty())
+        {
             return Effect::None;
         }
+        // From here on only the disks know: without them nothing tells this from a first start.
+        for disk in disks {
+            lock(disk).sync();
+        }
+        self.only_disks_know = true;
         self.kafka.group.forget();
         for lane in 0..self.plan.knobs.lanes {
             self.kafka.log(Place::Journal(lane)).truncate(0);

@@ -14,7 +14,7 @@ impl Rng {
     }
 
     /// Draws 64 bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -24,23 +24,23 @@ impl Rng {
 
     /// Returns a generator whose draws do not touch this one's.
     pub fn fork(&mut self) -> Self {
-        Self(self.next())
+        Self(self.draw())
     }
 
     /// Draws from `from..=to`.
     pub fn range(&mut self, from: i64, to: i64) -> i64 {
         let span = to.saturating_sub(from).max(0).cast_unsigned() + 1;
-        from + (self.next() % span).cast_signed()
+        from + (self.draw() % span).cast_signed()
     }
 
     /// Draws an index below `len`; 0 when `len` is 0.
     pub fn below(&mut self, len: usize) -> usize {
-        usize::try_from(self.next() % (len.max(1) as u64)).unwrap_or(0)
+        usize::try_from(self.draw() % (len.max(1) as u64)).unwrap_or(0)
     }
 
     /// Draws true in `percent` of a hundred cases.
     pub fn percent(&mut self, percent: u32) -> bool {
-        self.next() % 100 < u64::from(percent)
+        self.draw() % 100 < u64::from(percent)
     }
 
     /// Draws one of these.

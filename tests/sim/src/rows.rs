@@ -76,7 +76,9 @@ pub fn row_of(facts: &Facts) -> (Row, Plan) {
     let plan = decide(facts);
     let row = match &plan {
         Plan::Genesis => Row::Genesis,
-        Plan::Resume { repairs_offsets: true, .. } if facts.committed.iter().all(Option::is_none) => {
+        Plan::Resume { repairs_offsets: true, .. }
+            if facts.committed.iter().all(Option::is_none) =>
+        {
             Row::OffsetsMissing
         }
         Plan::Resume { repairs_offsets: true, .. } => Row::OffsetsStale,
@@ -116,9 +118,10 @@ fn halted(facts: &Facts) -> Row {
     if offsets.any(|offset| text(offset) != first) {
         return Row::PartitionsDiffer;
     }
-    let is_broken = facts.journal.windows(2).any(|pair| {
-        pair[1].epoch != pair[0].epoch.next() || pair[1].previous_hash != pair[0].hash
-    });
+    let is_broken = facts
+        .journal
+        .windows(2)
+        .any(|pair| pair[1].epoch != pair[0].epoch.next() || pair[1].previous_hash != pair[0].hash);
     if is_broken {
         return Row::ChainBroken;
     }
@@ -127,7 +130,11 @@ fn halted(facts: &Facts) -> Row {
         return Row::JournalTooShort;
     }
     let stored = facts.stored.as_ref().map(|head| head.record.epoch);
-    let last = facts.journal.last().map(|fact| fact.epoch).or(stored);
+    let journal = facts.journal.last().or(facts.last.as_ref());
+    if facts.wants_last() && journal.is_none() && metadata(facts).is_some() {
+        return Row::JournalMissing;
+    }
+    let last = journal.map(|fact| fact.epoch).or(stored);
     match (metadata(facts).map(|metadata| metadata.epoch), last) {
         (None, _) => Row::OnlyStore,
         (Some(_), None) => Row::JournalMissing,

@@ -15,7 +15,9 @@ use crate::{
 };
 
 /// How long a pipeline may take to work everything off once the faults are over, virtual ms.
-const PATIENCE: i64 = 120_000;
+const PATIENCE: i64 = 240_000;
+/// How often processes get something to do while there are too many of them, virtual ms.
+const PROBE_EVERY: i64 = 15_000;
 
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,10 +52,15 @@ pub fn run(plan: Plan, bug: Option<Bug>, keeps_lines: bool) -> Outcome {
     let shared = Shared::new(World::new(plan, bug, keeps_lines));
     shared.pump(i64::MAX - 1, &|world| world.is_calm);
     let until = shared.now() + PATIENCE;
+    let mut probe_at = shared.now() + PROBE_EVERY;
     loop {
         let at = shared.now() + 500;
         shared.pump(at, &|_| false);
-        let world = shared.lock();
+        let mut world = shared.lock();
+        if world.now >= probe_at && !world.plan.knobs.is_bounded && world.is_worked_off().is_ok() {
+            probe_at = world.now + PROBE_EVERY;
+            world.probe();
+        }
         let is_over = world.violation.is_some() || world.halted.is_some();
         if is_over || world.is_complete().is_ok() || world.now >= until {
             break;
@@ -62,10 +69,10 @@ pub fn run(plan: Plan, bug: Option<Bug>, keeps_lines: bool) -> Outcome {
     // The last markers are still being written.
     shared.pump(shared.now() + 5_000, &|_| false);
     let mut world = shared.lock();
-    if world.violation.is_none() {
-        if let Err(violation) = world.judge() {
-            world.fail(violation);
-        }
+    if world.violation.is_none()
+        && let Err(violation) = world.judge()
+    {
+        world.fail(violation);
     }
     let outcome = Outcome {
         violation: world.violation.clone(),
@@ -125,7 +132,7 @@ impl World {
             }
             let watermark = match knobs.is_bounded {
                 true => END_OF_TIME,
-                false => BASE + knobs.span + AFTERWARDS - knobs.out_of_orderness - 1,
+                false => BASE + knobs.span + AFTERWARDS * self.lasts - knobs.out_of_orderness - 1,
             };
             if knobs.idle_after.is_none() && last.watermark != watermark {
                 return Err(format!("watermark {} instead of {watermark}", last.watermark));

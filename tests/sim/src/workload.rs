@@ -53,13 +53,13 @@ pub fn draw(knobs: &Knobs, last_at: i64, rng: &mut Rng) -> Vec<Writing> {
         let input = u16::try_from(rng.below(2)).unwrap_or(0);
         let key = match knobs.job == Job::Payment && knobs.is_tidy {
             true => {
-                let key = format!("k{}", rng.next() % (knobs.records / 2 + 1));
+                let key = format!("k{}", rng.draw() % (knobs.records / 2 + 1));
                 if !sides.insert((input, key.clone())) {
                     continue;
                 }
                 key
             }
-            false => format!("k{}", rng.next() % knobs.keys),
+            false => format!("k{}", rng.draw() % knobs.keys),
         };
         newest = newest.max(BASE + at);
         let behind = match rng.percent(knobs.late_percent) {
@@ -71,21 +71,27 @@ pub fn draw(knobs: &Knobs, last_at: i64, rng: &mut Rng) -> Vec<Writing> {
         let record = record(&key, value, newest - behind);
         write(&mut writings, knobs, rng, (at, input, partition), record, number);
     }
-    for (input, partition) in sources(knobs) {
-        let at = last_at;
-        let number = knobs.records + u64::from(input) * 100 + u64::from(partition);
-        // A key of this partition alone; what it starts stays open.
-        let key = format!("last-{partition}");
+    writings.extend(last(knobs, last_at, 1));
+    writings.sort_by_key(|writing| writing.at);
+    writings
+}
+
+/// One record for every source, `nth` times [`AFTERWARDS`] behind all others.
+#[must_use]
+pub fn last(knobs: &Knobs, at: i64, nth: i64) -> Vec<Writing> {
+    let write = |(input, partition): (u16, u16)| {
+        let number = knobs.records + nth.unsigned_abs() * 1_000 + u64::from(input) * 100;
+        // A key of this partition alone: what it starts, it ends.
+        let key = format!("last-{nth}-{partition}");
         let value = match (knobs.job, input) {
             (Job::Ledger, _) => format!("n:0:{number}"),
             (Job::Payment, 0) => payment::order_value(&key, number),
             (Job::Payment, _) => payment::payment_value(number),
         };
-        let last = record(&key, value, BASE + knobs.span + AFTERWARDS);
-        writings.push(Writing { at, input, partition, write: Write::Plain(vec![last]) });
-    }
-    writings.sort_by_key(|writing| writing.at);
-    writings
+        let record = record(&key, value, BASE + knobs.span + AFTERWARDS * nth);
+        Writing { at, input, partition, write: Write::Plain(vec![record]) }
+    };
+    sources(knobs).map(write).collect()
 }
 
 /// Returns every input and partition.

@@ -215,7 +215,10 @@ impl LedgerModel {
         }
         if operation == b'x' {
             let (key, value) = (call.key.clone(), value.clone());
-            return Expected { outputs: vec![Out { output: DEAD_LETTERS, key, value }], ..Expected::default() };
+            return Expected {
+                outputs: vec![Out { output: DEAD_LETTERS, key, value }],
+                ..Expected::default()
+            };
         }
         let account = self.accounts.entry((call.partition, call.key.clone())).or_default();
         account.count += 1;

@@ -165,7 +165,9 @@ impl Model for PaymentModel {
     fn call(&mut self, call: &Call, timers: &mut TimerSet) -> Expected {
         let mut step = Step { call, timers, expected: Expected::default() };
         match &call.subject {
-            CallSubject::Record { input: 0, time, value, .. } => self.order(&mut step, *time, value),
+            CallSubject::Record { input: 0, time, value, .. } => {
+                self.order(&mut step, *time, value);
+            }
             CallSubject::Record { time, value, .. } => self.payment(&mut step, *time, value),
             CallSubject::Timer { time, tag: GIVE_UP, .. } => {
                 self.release(&mut step, time.unwrap_or(i64::MAX));
