@@ -2,7 +2,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check core conformance bench
+.PHONY: help setup demo test check core conformance bench sim
 
 help: ## lists the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -31,3 +31,9 @@ conformance: ## the conformance cases; CASES=FILE for one of any place
 bench: ## the benchmark workload on a real broker, and the small benchmarks
 	@scripts/setup test
 	@scripts/bench
+
+sim: ## fresh seeds of the simulator; SECONDS=60, or SEED=N, ITERATIONS=N, FAULTS=0,2 TRACE=1
+	@. scripts/env && cargo build --release --workspace --bin sim && \
+		"$$CARGO_TARGET_DIR/release/sim" $(if $(SEED),--seed $(SEED)) \
+		$(if $(ITERATIONS),--iterations $(ITERATIONS)) $(if $(SECONDS),--seconds $(SECONDS)) \
+		$(if $(filter undefined,$(origin FAULTS)),,--faults "$(FAULTS)") $(if $(TRACE),--trace)

@@ -16,7 +16,7 @@ enum Arrows {
 }
 
 /// A package and its arrows; development dependencies are free, except those of core.
-const ARROWS: [(&str, Arrows); 15] = [
+const ARROWS: [(&str, Arrows); 16] = [
     ("dovetail-core", Arrows::Only(&[])),
     ("dovetail-state", Arrows::Only(&["dovetail-core"])),
     ("dovetail-kafka", Arrows::Only(&["dovetail-core"])),
@@ -31,6 +31,7 @@ const ARROWS: [(&str, Arrows); 15] = [
     ("dovetail-sim", Arrows::All),
     ("dovetail-bench-gen", Arrows::Only(&["dovetail-kafka"])),
     ("dovetail-conformance", Arrows::Only(&["dovetail-core", "dovetail-plugin", "dovetail-sdk"])),
+    ("dovetail-sim", Arrows::Only(&["dovetail-core", "dovetail-runtime", "dovetail-sdk"])),
     // Every member below plugins/, examples/ and tests/guests/.
     (GUEST, Arrows::Only(&["dovetail-sdk"])),
 ];
