@@ -137,6 +137,13 @@ impl LaneLoop {
         Some(opened_at.saturating_add(self.commit_every))
     }
 
+    /// Returns whether a source is wanted that was not when this turn fetched: what it has may lie
+    /// in the client already, and nothing would end a wait for it.
+    fn wants_more(&self) -> bool {
+        let fetched = self.wanted.iter().copied().chain(std::iter::repeat(false));
+        self.lane.wants().iter().zip(fetched).any(|(wants, fetched)| *wants && !fetched)
+    }
+
     fn is_overdue(&mut self, now: ProcessingTime) -> bool {
         self.due(now).is_some_and(|due| due <= now)
     }
@@ -178,7 +185,7 @@ pub fn tick(
     if turning.lane.is_finished() {
         return TickOutcome::Finished;
     }
-    if has_fetched || until.is_some_and(|until| until <= now) {
+    if has_fetched || until.is_some_and(|until| until <= now) || turning.wants_more() {
         return TickOutcome::Again;
     }
     TickOutcome::Idle { until: turning.due(now).into_iter().chain(until).min() }

@@ -2,7 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
-use dovetail_runtime::{FatalKind, driver::LaneEnd, revisions::RevisionOrigin};
+use dovetail_runtime::{
+    FatalKind,
+    driver::{Advance, LaneEnd},
+    revisions::RevisionOrigin,
+};
 
 use crate::support::{Disk, Driven, Fault, Topics, pipeline, revision};
 
@@ -300,6 +304,29 @@ fn a_revision_takes_over_between_two_epochs_with_the_state() {
     topics.append("a=z");
     driven.run_for(1_000);
     assert_eq!(topics.outputs(), ["r1:x#1", "r2:y#2", "r2:z#3"]);
+}
+
+#[test]
+fn a_source_that_is_wanted_again_is_fetched_before_the_lane_waits() {
+    let (topics, disk) = (Topics::new(), Disk::default());
+    let mut setup = pipeline(revision("r1", 1));
+    setup.options.commit.max_records = 100_000;
+    setup.options.commit.max_bytes = 1 << 30;
+    let mut driven = Driven::new(&topics, &disk, &setup, 100);
+    assert_eq!(driven.settle(), None);
+    // What one turn leaves of it is too large for more to be wanted, and the next turn takes it all.
+    let large = "x".repeat(3_000);
+    (0..1_500).for_each(|at| topics.append(&format!("{at}={large}")));
+    let mut turns = 0;
+    while !matches!(driven.driver.advance(&mut driven.clock), Advance::Wait(_)) {
+        turns += 1;
+        if turns == 1 {
+            topics.append("a=behind");
+        }
+    }
+    driven.handle.stop();
+    assert_eq!(driven.settle(), Some(LaneEnd::Stopped));
+    assert_eq!(topics.outputs().len(), 1_501);
 }
 
 #[test]
