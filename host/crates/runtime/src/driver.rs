@@ -12,7 +12,7 @@ use std::{sync::Arc, time::Duration};
 use crossbeam_channel::{Receiver, Sender};
 use dovetail_core::{
     clock::Clock,
-    epoch::{Attempt, LaneId},
+    epoch::Attempt,
     lane::{PluginSwitch, StopCause},
     log::LogError,
     state::{StateStore, StoreError},
@@ -29,6 +29,7 @@ use crate::{
     key_watch::KeyWatch,
     setup::{LaneSetup, Names, PipelineSetup, Revision, expiry_of},
     status::Phase,
+    swap::SwapShare,
     telemetry,
     tick::{Committed, LaneLoop, TickOutcome, tick},
 };
@@ -99,14 +100,16 @@ pub struct LaneDriver {
     attempt: Attempt,
     /// Behind the last epoch that is known to be committed; `None` before the first acquisition.
     journal_next: Option<i64>,
-    /// The revision that waits to take over, and who is told.
-    switching: Option<(Arc<dyn Revision>, Sender<LaneId>)>,
+    /// The revision that waits to take over, and the share that is dropped then.
+    switching: Option<(Arc<dyn Revision>, SwapShare)>,
     stops: bool,
     /// The last failure, and how often it came in a row.
     failure: Option<(Reason, u32)>,
     /// Doubts since work was committed.
     doubts: u32,
     shown_at: ProcessingTime,
+    /// Whether something was committed since.
+    is_stale: bool,
 }
 
 impl std::fmt::Debug for LaneDriver {
@@ -143,6 +146,7 @@ impl LaneDriver {
             failure: None,
             doubts: 0,
             shown_at: i64::MIN,
+            is_stale: false,
         }
     }
 
@@ -184,8 +188,8 @@ impl LaneDriver {
             match command {
                 LaneCommand::Stop => self.stop(now),
                 LaneCommand::Timers { limit, reply } => self.tell_timers(limit, &reply),
-                LaneCommand::Switch { revision, switch, done } => {
-                    self.switch(revision, switch, done);
+                LaneCommand::Switch { revision, switch, share } => {
+                    self.switch(revision, switch, share);
                 }
             }
         }
@@ -212,13 +216,8 @@ impl LaneDriver {
         }
     }
 
-    fn switch(
-        &mut self,
-        revision: Arc<dyn Revision>,
-        switch: Box<PluginSwitch>,
-        done: Sender<LaneId>,
-    ) {
-        self.switching = Some((revision, done));
+    fn switch(&mut self, revision: Arc<dyn Revision>, switch: Box<PluginSwitch>, share: SwapShare) {
+        self.switching = Some((revision, share));
         match &mut self.state {
             State::Run(turning) => turning.switch(switch),
             State::Acquire | State::Fenced(_) | State::Pause(..) | State::Ended(_) => {
@@ -281,7 +280,10 @@ impl LaneDriver {
         self.finish_switch(&turning);
         match outcome {
             TickOutcome::Again => (State::Run(turning), Advance::Again),
-            TickOutcome::Idle { until } => (State::Run(turning), Advance::Wait(until)),
+            TickOutcome::Idle { until } => {
+                let show_at = self.is_stale.then(|| self.show_at());
+                (State::Run(turning), Advance::Wait(until.into_iter().chain(show_at).min()))
+            }
             TickOutcome::Closed => self.close(*turning, LaneEnd::Stopped, now),
             TickOutcome::Finished => self.close(*turning, LaneEnd::Finished, now),
             TickOutcome::Stop(StopCause::Store(error)) => {
@@ -333,7 +335,8 @@ impl LaneDriver {
             self.keys.observe(&report, at);
             self.port.show(|view| view.count(&report, commit_ms, at));
         }
-        if has_committed || now.saturating_sub(self.shown_at) >= SHOW_EVERY || now < self.shown_at {
+        self.is_stale |= has_committed;
+        if now >= self.show_at() || now < self.shown_at {
             self.show(turning, now);
         }
         let is_open = turning.lane().has_uncommitted_work();
@@ -346,8 +349,14 @@ impl LaneDriver {
         });
     }
 
+    /// Returns when what the lane shows is due; asking a store for its size is not free.
+    fn show_at(&self) -> ProcessingTime {
+        self.shown_at.saturating_add(SHOW_EVERY)
+    }
+
     fn show(&mut self, turning: &LaneLoop, now: ProcessingTime) {
         self.shown_at = now;
+        self.is_stale = false;
         let status = turning.lane().status();
         telemetry::publish_status(&self.names, self.parts.lane.0, &status);
         self.port.show(|view| view.status = Some(status));
@@ -362,7 +371,7 @@ impl LaneDriver {
 
     /// From here on, also after a recovery, the lane runs the revision that it was told to.
     fn take_over_revision(&mut self) {
-        let Some((revision, done)) = self.switching.take() else {
+        let Some((revision, share)) = self.switching.take() else {
             return;
         };
         if let Some(identity) = lock(&self.port.identity).as_ref()
@@ -371,7 +380,7 @@ impl LaneDriver {
             self.parts.stores.set_expiry(&expiry_of(revision.descriptor(), &state_ids));
         }
         self.pipeline.revision = revision;
-        tell(&done, self.parts.lane);
+        drop(share);
     }
 
     fn close(&mut self, turning: LaneLoop, end: LaneEnd, now: ProcessingTime) -> (State, Advance) {
@@ -397,6 +406,8 @@ impl LaneDriver {
             view.enter(phase, now);
             view.open_since = None;
         });
+        // Nothing is left to switch, and who waits for that is told.
+        self.switching = None;
         (State::Ended(end.clone()), Advance::Ended(end))
     }
 
@@ -520,11 +531,5 @@ impl LaneDriver {
                 self.recover("fenced, and nobody has taken the lane over".to_owned(), now)
             }
         }
-    }
-}
-
-fn tell(done: &Sender<LaneId>, lane: LaneId) {
-    if done.try_send(lane).is_err() {
-        tracing::debug!(lane = lane.0, "nobody waits for the switch any more");
     }
 }

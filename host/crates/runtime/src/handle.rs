@@ -31,6 +31,7 @@ use crate::{
     revisions::{RevisionEntry, RevisionOrigin, RevisionState, SwapError, numbers},
     setup::{Names, PipelineSetup, Revision},
     status::{LaneView, NotReady, Phase, Readiness, lane_reasons},
+    swap::{Swap, SwapShare},
     telemetry,
 };
 
@@ -56,8 +57,8 @@ pub enum LaneCommand {
         revision: Arc<dyn Revision>,
         /// An instance of it, opened and ready.
         switch: Box<PluginSwitch>,
-        /// Told when it has taken over.
-        done: Sender<LaneId>,
+        /// Dropped when it has taken over.
+        share: SwapShare,
     },
     /// Tell the timers that fire next.
     Timers {
@@ -151,7 +152,6 @@ struct Shared {
     lanes: Vec<Arc<LanePort>>,
     keys: Arc<KeyWatch>,
     revisions: Mutex<Vec<RevisionEntry>>,
-    descriptor: Mutex<PluginDescriptor>,
     /// One swap at a time.
     swapping: Mutex<()>,
     fatal: Mutex<Option<FatalCause>>,
@@ -189,7 +189,6 @@ impl Handle {
             lanes,
             keys,
             revisions: Mutex::new(vec![first]),
-            descriptor: Mutex::new(setup.revision.descriptor().clone()),
             swapping: Mutex::new(()),
             fatal: Mutex::new(None),
             draining: AtomicBool::new(false),
@@ -203,10 +202,11 @@ impl Handle {
         &self.0.names
     }
 
-    /// Returns the outputs of the running revision, in the order of its counts.
+    /// Returns the outputs in the order of their counts: those of the plugin, and `late` where the
+    /// host writes to it.
     #[must_use]
     pub fn outputs(&self) -> Vec<String> {
-        lock(&self.0.descriptor).outputs.clone()
+        self.0.names.outputs.clone()
     }
 
     /// Returns when the pipeline was started, ms.
@@ -326,14 +326,12 @@ impl Handle {
     /// Returns the revisions that were seen, oldest first.
     #[must_use]
     pub fn revisions(&self) -> Vec<RevisionEntry> {
-        self.settle_late();
         lock(&self.0.revisions).clone()
     }
 
     /// Returns the digest of the running revision.
     #[must_use]
     pub fn running_revision(&self) -> String {
-        self.settle_late();
         let revisions = lock(&self.0.revisions);
         let running = revisions.iter().rev().find(|entry| entry.state == RevisionState::Active);
         running.map(|entry| entry.digest.clone()).unwrap_or_default()
@@ -365,6 +363,21 @@ impl Handle {
         origin: RevisionOrigin,
         before_switch: impl FnOnce() -> Result<(), String>,
     ) -> Result<(), SwapError> {
+        self.swap_within(SWITCH_TIMEOUT, revision, origin, before_switch)
+    }
+
+    /// Like [`Self::swap`], waiting for at most that long.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::swap`].
+    pub fn swap_within(
+        &self,
+        at_most: Duration,
+        revision: &Arc<dyn Revision>,
+        origin: RevisionOrigin,
+        before_switch: impl FnOnce() -> Result<(), String>,
+    ) -> Result<(), SwapError> {
         let _one_at_a_time = lock(&self.0.swapping);
         let digest = revision.digest().to_owned();
         let switches = match self.instantiate(revision.as_ref()) {
@@ -378,18 +391,8 @@ impl Handle {
             self.refuse(&digest, origin, reason.clone());
             return Err(SwapError::Prevented { digest, reason });
         }
-        let before = self.running_revision();
-        let place = self.note(&digest, origin, RevisionState::Switching);
-        let waiting = self.hand_out(revision, switches, &digest);
+        let waiting = self.hand_out(revision, origin, switches).wait(at_most);
         if waiting.is_empty() {
-            *lock(&self.0.descriptor) = revision.descriptor().clone();
-            self.settle(place);
-            telemetry::publish_reload(&self.0.names, "switched", &digest, &before);
-            tracing::info!(
-                pipeline = self.0.names.pipeline,
-                digest,
-                "every lane has switched to the plugin revision, from {before}"
-            );
             return Ok(());
         }
         tracing::warn!(digest, "lanes {} have not switched yet", numbers(&waiting));
@@ -426,36 +429,33 @@ impl Handle {
         committed.as_ref().unwrap_or(&self.0.identity).state_ids(descriptor)
     }
 
-    /// Returns the lanes that have not switched in time.
+    /// Tells the lanes to switch, each at the end of its epoch.
     fn hand_out(
         &self,
         revision: &Arc<dyn Revision>,
+        origin: RevisionOrigin,
         switches: Vec<(Arc<LanePort>, PluginSwitch)>,
-        digest: &str,
-    ) -> Vec<LaneId> {
-        let (done, switched) = bounded(switches.len().max(1));
-        let mut waiting = Vec::new();
+    ) -> Arc<Swap> {
+        self.supersede();
+        let digest = revision.digest().to_owned();
+        let place = self.note(&digest, origin, RevisionState::Switching);
+        // A lane that holds a share longer than the pipeline lives settles nothing.
+        let shared = Arc::downgrade(&self.0);
+        let lanes = switches.iter().map(|(port, _)| port.lane).collect();
+        let swap = Swap::new(lanes, move || {
+            if let Some(shared) = shared.upgrade() {
+                Self(shared).settle(place, &digest);
+            }
+        });
         for (port, switch) in switches {
             let command = LaneCommand::Switch {
                 revision: Arc::clone(revision),
                 switch: Box::new(switch),
-                done: done.clone(),
+                share: swap.share(port.lane),
             };
-            if port.ask(command) {
-                waiting.push(port.lane);
-            }
+            port.ask(command);
         }
-        drop(done);
-        tracing::debug!(digest, lanes = waiting.len(), "lanes were told to switch");
-        while !waiting.is_empty() {
-            match switched.recv_timeout(SWITCH_TIMEOUT) {
-                Ok(lane) => waiting.retain(|waiting| *waiting != lane),
-                Err(crossbeam_channel::RecvTimeoutError::Timeout) => break,
-                // The others have ended: nothing is left to switch.
-                Err(crossbeam_channel::RecvTimeoutError::Disconnected) => waiting.clear(),
-            }
-        }
-        waiting
+        swap
     }
 
     fn note(&self, digest: &str, origin: RevisionOrigin, state: RevisionState) -> ProcessingTime {
@@ -469,34 +469,36 @@ impl Handle {
         at
     }
 
-    /// Notes that lanes which were slow to switch have done so.
-    fn settle_late(&self) {
-        let late = lock(&self.0.revisions)
-            .iter()
-            .rev()
-            .find(|entry| entry.state == RevisionState::Switching)
-            .map(|entry| (entry.digest.clone(), entry.at));
-        let Some((digest, at)) = late else { return };
-        let runs = |port: &Arc<LanePort>| {
-            let view = lock(&port.view);
-            view.status.as_ref().is_some_and(|status| status.revision == digest)
-        };
-        if self.0.lanes.iter().all(|port| port.has_ended() || runs(port)) {
-            self.settle(at);
+    /// What is still being taken over will not be: a later revision has come.
+    fn supersede(&self) {
+        for entry in lock(&self.0.revisions).iter_mut() {
+            if entry.state == RevisionState::Switching {
+                entry.state = RevisionState::Replaced;
+            }
         }
     }
 
-    fn settle(&self, place: ProcessingTime) {
-        for entry in lock(&self.0.revisions).iter_mut() {
-            match entry.state {
-                RevisionState::Active => entry.state = RevisionState::Replaced,
-                RevisionState::Switching if entry.at == place => {
-                    entry.state = RevisionState::Active;
-                }
-                RevisionState::Switching => entry.state = RevisionState::Replaced,
-                RevisionState::Replaced | RevisionState::Refused(_) => {}
-            }
+    /// Every lane runs the revision that was noted then, unless a later one has come.
+    fn settle(&self, place: ProcessingTime, digest: &str) {
+        let mut revisions = lock(&self.0.revisions);
+        let is_it = |entry: &RevisionEntry| {
+            let is_switching = entry.state == RevisionState::Switching;
+            is_switching && entry.at == place && entry.digest == digest
+        };
+        let Some(at) = revisions.iter().position(is_it) else { return };
+        let mut before = String::new();
+        for entry in revisions.iter_mut().filter(|entry| entry.state == RevisionState::Active) {
+            entry.state = RevisionState::Replaced;
+            before.clone_from(&entry.digest);
         }
+        revisions[at].state = RevisionState::Active;
+        drop(revisions);
+        telemetry::publish_reload(&self.0.names, "switched", digest, &before);
+        tracing::info!(
+            pipeline = self.0.names.pipeline,
+            digest,
+            "every lane has switched to the plugin revision, from {before}"
+        );
     }
 }
 

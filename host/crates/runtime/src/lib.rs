@@ -20,6 +20,7 @@ pub mod revisions;
 pub mod setup;
 pub mod status;
 pub mod supervisor;
+pub mod swap;
 pub mod telemetry;
 pub mod tick;
 pub mod watch;

@@ -128,6 +128,7 @@ impl PipelineSetup {
             pipeline: self.options.pipeline.clone(),
             inputs: self.options.inputs.iter().map(|input| input.name.clone()).collect(),
             topics: self.options.inputs.iter().map(|input| input.topic.clone()).collect(),
+            outputs: self.options.outputs.iter().map(|output| output.name.clone()).collect(),
         }
     }
 }
@@ -141,6 +142,8 @@ pub struct Names {
     pub inputs: Vec<String>,
     /// The topic of each input.
     pub topics: Vec<String>,
+    /// The outputs in the order of the lanes: every revision numbers them alike.
+    pub outputs: Vec<String>,
 }
 
 impl Names {

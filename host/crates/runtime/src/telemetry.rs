@@ -60,7 +60,7 @@ metrics_table! {
     WATERMARK_HOLDER Gauge Count "dovetail_watermark_holder" ["input", "partition"] "1 for a source that holds its lane's watermark.";
     LATE_RECORDS Counter Count "dovetail_late_records_total" ["input"] "Records at or before the lane's watermark on arrival.";
     DROPPED_RECORDS Counter Count "dovetail_dropped_records_total" ["input", "reason"] "Records dropped by a rule of the configuration.";
-    FUTURE_RECORDS Counter Count "dovetail_input_future_records_total" ["input"] "Records too far ahead of the clock to move time.";
+    SKEW_IGNORED Counter Count "dovetail_watermark_skew_ignored_total" ["input"] "Records too far ahead of the clock to move time.";
     DEAD_LETTERS Counter Count "dovetail_dead_letters_total" ["input", "reason"] "Records and timers that could not be processed; `input` is empty for a timer.";
     COPARTITION_VIOLATIONS Counter Count "dovetail_copartition_violations_total" ["input"] "Records whose key was seen under another partition number before.";
     STATE_ROWS Gauge Count "dovetail_state_rows" ["lane"] "Rows of keyed state and timers, estimated.";
@@ -109,7 +109,7 @@ pub fn publish_report(
         count(INPUT_RECORDS, counts.records);
         count(INPUT_BYTES, counts.bytes);
         count(LATE_RECORDS, counts.late);
-        count(FUTURE_RECORDS, counts.skew_ignored);
+        count(SKEW_IGNORED, counts.skew_ignored);
         for (reason, value) in
             [("null_key", counts.dropped_null_key), ("late", counts.dropped_late)]
         {
@@ -127,7 +127,7 @@ pub fn publish_report(
         counter!(DEAD_LETTERS, "pipeline" => pipeline(), "input" => "", "reason" => reason.name())
             .increment(*value);
     }
-    for (value, output) in report.outputs.iter().zip(&descriptor.outputs) {
+    for (value, output) in report.outputs.iter().zip(&names.outputs) {
         counter!(OUTPUT_RECORDS, "pipeline" => pipeline(), "output" => output.clone())
             .increment(*value);
     }
@@ -319,7 +319,74 @@ fn whole(value: f64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        collections::BTreeMap,
+        sync::{
+            Arc, Mutex,
+            atomic::{AtomicU64, Ordering},
+        },
+    };
+
+    use dovetail_core::lane::InputCounts;
+    use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder};
+
     use super::*;
+
+    /// Keeps counters, by name and label values.
+    #[derive(Default)]
+    struct Counters(Mutex<BTreeMap<String, Arc<AtomicU64>>>);
+
+    impl Counters {
+        fn of(&self, key: &str) -> Option<u64> {
+            self.0.lock().unwrap().get(key).map(|value| value.load(Ordering::SeqCst))
+        }
+    }
+
+    impl Recorder for Counters {
+        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+        fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+            let labels = key.labels().map(|label| format!(" {}", label.value()));
+            let name = key.name().to_owned() + &labels.collect::<String>();
+            let value = Arc::clone(self.0.lock().unwrap().entry(name).or_default());
+            Counter::from_arc(value)
+        }
+
+        fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+            Gauge::noop()
+        }
+
+        fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+            Histogram::noop()
+        }
+    }
+
+    #[test]
+    fn what_the_host_writes_to_late_and_ignores_for_time_is_counted_by_name() {
+        let names = Names {
+            pipeline: "p".to_owned(),
+            inputs: vec!["orders".to_owned()],
+            outputs: vec!["main".to_owned(), "late".to_owned()],
+            ..Names::default()
+        };
+        // The plugin itself knows of `main` only.
+        let descriptor =
+            PluginDescriptor { outputs: vec!["main".to_owned()], ..PluginDescriptor::default() };
+        let report = EpochReport {
+            inputs: vec![InputCounts { skew_ignored: 3, ..InputCounts::default() }],
+            outputs: vec![1, 2],
+            ..EpochReport::default()
+        };
+        let counters = Counters::default();
+        metrics::with_local_recorder(&counters, || {
+            publish_report(&names, &descriptor, &report, 1);
+        });
+        assert_eq!(counters.of("dovetail_output_records_total p main"), Some(1));
+        assert_eq!(counters.of("dovetail_output_records_total p late"), Some(2));
+        assert_eq!(counters.of("dovetail_watermark_skew_ignored_total p orders"), Some(3));
+    }
 
     #[test]
     fn names_are_ours_and_counters_end_in_total() {

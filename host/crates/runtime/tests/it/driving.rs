@@ -1,11 +1,11 @@
 //! One lane, driven by hand: committing, recovering, being fenced, stopping.
 
-use std::sync::atomic::Ordering;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use dovetail_runtime::{
-    FatalKind,
+    FatalKind, Handle,
     driver::{Advance, LaneEnd},
-    revisions::RevisionOrigin,
+    revisions::{RevisionOrigin, RevisionState, SwapError},
 };
 
 use crate::support::{Disk, Driven, Fault, Topics, pipeline, revision};
@@ -304,6 +304,55 @@ fn a_revision_takes_over_between_two_epochs_with_the_state() {
     topics.append("a=z");
     driven.run_for(1_000);
     assert_eq!(topics.outputs(), ["r1:x#1", "r2:y#2", "r2:z#3"]);
+}
+
+#[test]
+fn a_slow_lane_settles_its_swap_when_it_gets_to_it() {
+    let (topics, _, mut driven) = started();
+    topics.append("a=x");
+    assert_eq!(driven.settle(), None);
+    let swap = |digest| {
+        let revision = revision(digest, 1);
+        driven.handle.swap_within(Duration::ZERO, &revision, RevisionOrigin::File, || Ok(()))
+    };
+    let states = |handle: &Handle| {
+        let entries = handle.revisions().into_iter();
+        entries.map(|entry| (entry.digest, entry.state)).collect::<Vec<_>>()
+    };
+    use RevisionState::{Active, Replaced, Switching};
+    let is = |digest: &str, state| (digest.to_owned(), state);
+    assert!(matches!(swap("r2"), Err(SwapError::Slow { .. })));
+    assert_eq!(states(&driven.handle), [is("r1", Active), is("r2", Switching)]);
+    // A later one comes before the lane has got to it.
+    assert!(matches!(swap("r3"), Err(SwapError::Slow { .. })));
+    let expected = [is("r1", Active), is("r2", Replaced), is("r3", Switching)];
+    assert_eq!(states(&driven.handle), expected);
+    assert_eq!(driven.settle(), None);
+    let expected = [is("r1", Replaced), is("r2", Replaced), is("r3", Active)];
+    assert_eq!(states(&driven.handle), expected);
+    assert_eq!(driven.handle.running_revision(), "r3");
+    topics.append("a=y");
+    driven.run_for(500);
+    assert_eq!(topics.outputs(), ["r1:x#1", "r3:y#2"]);
+}
+
+#[test]
+fn what_a_lane_shows_is_taken_a_few_times_a_second_and_never_stays_old() {
+    let (topics, disk, mut driven) = started();
+    driven.run_for(1_000);
+    let sized = || disk.sized.load(Ordering::SeqCst);
+    let (before, epochs) = (sized(), driven.handle.lanes()[0].totals.epochs);
+    for round in 0..100 {
+        // Ten records end an epoch.
+        (0..10).for_each(|_| topics.append(&format!("{round}=x")));
+        assert_eq!(driven.settle(), None);
+        driven.clock.0 += 5;
+    }
+    assert_eq!(driven.handle.lanes()[0].totals.epochs, epochs + 100);
+    assert!(sized() - before <= 3, "the store was asked for its size {} times", sized() - before);
+    driven.run_for(250);
+    let position = driven.handle.lanes()[0].status.as_ref().unwrap().sources[0].position;
+    assert_eq!(position, 1_000);
 }
 
 #[test]

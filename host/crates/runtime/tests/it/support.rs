@@ -374,6 +374,7 @@ pub(crate) struct Disk {
     is_damaged: Arc<AtomicBool>,
     pub(crate) opened: Arc<AtomicU32>,
     pub(crate) set_aside: Arc<AtomicU32>,
+    pub(crate) sized: Arc<AtomicU32>,
 }
 
 impl Disk {
@@ -448,6 +449,7 @@ impl StateStore for Disk {
     }
 
     fn size(&self) -> StateSize {
+        self.sized.fetch_add(1, Ordering::SeqCst);
         self.store.lock().unwrap().size()
     }
 
