@@ -98,6 +98,8 @@ impl Client {
             .agent
             .post(format!("{}{path}", self.base))
             .header("authorization", format!("Bearer {token}"))
+            // Who refuses answers before the body is sent, instead of closing amid it.
+            .header("expect", "100-continue")
             .send(body);
         self.read(path, answer)
     }
