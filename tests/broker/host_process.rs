@@ -16,7 +16,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Limit for everything that must come; long, because the machine may be busy.
-pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 
 /// The binary beside this test's own.
 pub(crate) fn binary() -> PathBuf {
@@ -74,16 +74,24 @@ impl Pipeline {
     /// file.
     pub(crate) fn create(partitions: i32) -> Self {
         let pipeline = Self::without_topics();
-        for topic in ["orders", "payments", "results", "late"] {
-            pipeline.client.create_topic(&pipeline.topic(topic), partitions, &[]).unwrap();
-        }
+        pipeline.create_topics(partitions);
         pipeline
+    }
+
+    pub(crate) fn create_topics(&self, partitions: i32) {
+        for topic in ["orders", "payments", "results", "late"] {
+            self.client.create_topic(&self.topic(topic), partitions, &[]).unwrap();
+        }
     }
 
     /// A pipeline whose topics are not there yet.
     pub(crate) fn without_topics() -> Self {
-        let brokers = shared().unwrap();
-        let client = Client::new(&brokers);
+        Self::on(&shared().unwrap())
+    }
+
+    /// The same on another cluster.
+    pub(crate) fn on(brokers: &str) -> Self {
+        let (client, brokers) = (Client::new(brokers), brokers.to_owned());
         let folder = tempfile::tempdir().unwrap();
         let pipeline = Self { name: unique_name("host"), client, folder, brokers };
         pipeline.replace_plugin(order_payment());
@@ -263,7 +271,9 @@ impl Host {
     pub(crate) fn wait_exit(&mut self, limit: Duration) -> Option<i32> {
         let has_ended = self.wait_until(limit, |said| said.has_ended).has_ended;
         assert!(has_ended, "still running after {limit:?}:\n{}", self.text());
-        self.reader.take().map(|reader| reader.join().unwrap());
+        if let Some(reader) = self.reader.take() {
+            reader.join().unwrap();
+        }
         self.child.wait().unwrap().code()
     }
 
@@ -280,13 +290,26 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the host said:\n{}\n{}", self.text(), doing(self.pid()));
+        }
         // It may have ended already.
         drop(self.child.kill());
         drop(self.child.wait());
-        if std::thread::panicking() {
-            eprintln!("the host said:\n{}", self.text());
-        }
     }
+}
+
+/// For each thread of a process its name, state and where in the kernel it waits.
+fn doing(pid: u32) -> String {
+    let read = |path: PathBuf| fs::read_to_string(path).unwrap_or_default();
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let thread = |thread: fs::DirEntry| {
+        let stat = read(thread.path().join("stat"));
+        let (name, rest) = stat.rsplit_once(')').unwrap_or_default();
+        let state = rest.trim_start().chars().next().unwrap_or('?');
+        format!("{name}) {state} {}\n", read(thread.path().join("wchan")))
+    };
+    threads.map(thread).collect()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

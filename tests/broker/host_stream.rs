@@ -17,7 +17,7 @@ const DISORDER: u64 = 1_500;
 /// The seed to repeat a run with.
 const SEED_VARIABLE: &str = "DOVETAIL_TEST_SEED";
 
-/// Numbers that look random (SplitMix64).
+/// Numbers that look random (`SplitMix64`).
 pub(crate) struct Random(u64);
 
 impl Random {

@@ -11,6 +11,8 @@ mod host_admin;
 #[cfg(test)]
 mod host_kills;
 #[cfg(test)]
+mod host_outage;
+#[cfg(test)]
 mod host_process;
 #[cfg(test)]
 mod host_refusals;

@@ -1,0 +1,54 @@
+//! Goal: a broker that is killed costs time and nothing else: the host waits, goes on by itself and
+//! neither loses nor repeats a result. Method: a broker of this test's own, killed while records
+//! pass.
+
+use std::time::Duration;
+
+use dovetail_tests::broker::{Broker, Options};
+
+use crate::host_process::{LIMIT, Pipeline, get, wait_for_status};
+use crate::host_stream::{Random, Stream};
+
+const KILLS: usize = 2;
+
+#[test]
+fn killed_broker_loses_and_repeats_nothing_and_the_host_goes_on() {
+    let mut random = Random::new();
+    let stream = Stream::generate(&mut random, 60_000, 5, 4);
+    let mut broker = Broker::start(&Options::default()).unwrap();
+    let pipeline = Pipeline::on(broker.bootstrap());
+    pipeline.create_topics(4);
+    let client = pipeline.client.clone();
+    let size = stream.orders.len().div_ceil(KILLS + 1);
+    let mut parts = stream.orders.chunks(size).zip(stream.payments.chunks(size));
+    let mut produce = || {
+        let (orders, payments) = parts.next().unwrap();
+        client.produce(&pipeline.topic("orders"), orders).unwrap();
+        client.produce(&pipeline.topic("payments"), payments).unwrap();
+    };
+
+    let host = pipeline.run();
+    let admin = host.wait_for_lanes();
+    produce();
+    for _ in 0..KILLS {
+        produce();
+        // Some moment of the host's work, which goes on meanwhile.
+        let moment = Duration::from_millis(random.below(1_000));
+        let mut results = client.follow(&pipeline.topic("results")).unwrap();
+        results.read(usize::MAX, moment).unwrap();
+        drop(results);
+        broker.kill().unwrap();
+        assert_eq!(get(&admin, "/livez").0, 200);
+        broker.start_again().unwrap();
+    }
+    let (results, late) = (pipeline.topic("results"), pipeline.topic("late"));
+    client.wait_for(&results, stream.results.len(), LIMIT).unwrap();
+    client.wait_for(&late, stream.late.len(), LIMIT).unwrap();
+    let running = |status: &serde_json::Value| {
+        status["lanes"].as_array().unwrap().iter().all(|lane| lane["phase"] == "running")
+    };
+    wait_for_status(&admin, running);
+    host.stop();
+    let late = client.read_committed(&late).unwrap();
+    stream.check(&client.read_committed(&results).unwrap(), &late);
+}
