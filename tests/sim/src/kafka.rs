@@ -197,14 +197,6 @@ pub struct Contents {
     pub calls: Vec<Call>,
 }
 
-impl Contents {
-    /// Returns whether the brokers took nothing.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.outputs.is_empty() && self.chunks.is_empty() && self.offsets.is_empty()
-    }
-}
-
 /// One transactional id.
 #[derive(Debug)]
 pub struct Transactional {
@@ -434,6 +426,21 @@ impl Kafka {
             Request::End { lane, epoch, is_commit } => self.end(lane, epoch, is_commit, follow),
             Request::FetchOffsets { sources, is_stable } => self.fetch_offsets(&sources, is_stable),
         }
+    }
+
+    /// Returns whether no transaction is decided whose markers are not all written.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        let is_prepared = |transactional: &Transactional| {
+            matches!(transactional.state, TransactionState::Prepared { .. })
+        };
+        !self.transactional.values().any(is_prepared)
+    }
+
+    /// Returns whether no transaction is open or being ended.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.transactional.values().all(|one| one.state == TransactionState::Idle)
     }
 
     fn transactional(&mut self, lane: u16) -> &mut Transactional {

@@ -78,6 +78,8 @@ impl World {
                     lock(disk).unreadable = times;
                 }
             }
+            // Both witnesses of one commit can be lost, and then nobody can know of it.
+            FaultKind::StaleOffsets if self.may_halt => {}
             FaultKind::StaleOffsets => self.kafka.group.goes_stale = true,
             FaultKind::Meddle(_) => self.begin_meddling(at),
         }
@@ -95,8 +97,14 @@ impl World {
     }
 
     pub(crate) fn meddle(&mut self, at: usize) {
+        if !self.kafka.is_idle() {
+            self.schedule(self.now + 500, Event::Meddle(at));
+            return;
+        }
         self.is_meddling = false;
         let FaultKind::Meddle(meddling) = self.plan.faults[at].kind else { return };
+        self.kafka.group.goes_stale = false;
+        self.kafka.group.reload();
         let effect = self.meddle_as(meddling);
         self.note(&format!("meddled: {meddling:?}, {effect:?}"));
         self.may_halt |= matches!(effect, Effect::MayHalt | Effect::MustHalt);

@@ -68,6 +68,7 @@ pub fn run(plan: Plan, bug: Option<Bug>, keeps_lines: bool) -> Outcome {
     }
     // The last markers are still being written.
     shared.pump(shared.now() + 5_000, &|_| false);
+    shared.pump(shared.now() + 60_000, &|world| world.kafka.is_settled());
     let mut world = shared.lock();
     if world.violation.is_none()
         && let Err(violation) = world.judge()
