@@ -17,7 +17,7 @@ use dovetail_core::{
     log::{CommittedOffset, Fetched, Log, LogError, Transaction, Waker},
     output::Target,
     record::{Record, Source, SourceIndex},
-    recovery::{Facts, JournalFact},
+    recovery::{Facts, JournalFact, JournalFacts},
 };
 
 use crate::{
@@ -42,7 +42,7 @@ pub struct Observed {
     /// The committed offsets.
     pub committed: Vec<Option<CommittedOffset>>,
     /// The journal as it was last read.
-    pub journal: Vec<JournalFact>,
+    pub journal: JournalFacts,
     /// The stored head.
     pub stored: Option<StoredHead>,
     /// Whether the journal ends before the stored head says its epoch ended.
@@ -59,7 +59,7 @@ impl Observed {
     pub fn facts(&self) -> Facts {
         Facts {
             committed: self.committed.clone(),
-            journal: self.journal.clone(),
+            journal: self.journal,
             stored: self.stored.clone(),
             is_journal_short: self.is_journal_short,
             last: self.last,
@@ -405,7 +405,7 @@ impl Log for SimLog {
         // After the stored head what lies behind it is read, and then perhaps the last record.
         let is_for_last = std::mem::replace(&mut self.observed().reads, 1) == 1;
         if !is_for_last {
-            self.observed().journal.clear();
+            self.observed().journal = JournalFacts::default();
             self.observed().is_journal_short = false;
         }
         let doubt = || LogError::Doubt("the journal was not answered".to_owned());
@@ -430,7 +430,7 @@ impl Log for SimLog {
                 {
                     match is_for_last {
                         true => self.observed().last = Some(fact(&epoch)),
-                        false => self.observed().journal.push(fact(&epoch)),
+                        false => self.observed().journal.add(fact(&epoch)),
                     }
                 }
                 if visit(record.offset, chunk).is_break() {

@@ -118,19 +118,15 @@ fn halted(facts: &Facts) -> Row {
     if offsets.any(|offset| text(offset) != first) {
         return Row::PartitionsDiffer;
     }
-    let is_broken = facts
-        .journal
-        .windows(2)
-        .any(|pair| pair[1].epoch != pair[0].epoch.next() || pair[1].previous_hash != pair[0].hash);
-    if is_broken {
+    if facts.journal.broken.is_some() {
         return Row::ChainBroken;
     }
-    let begins_late = facts.journal.first().is_some_and(|first| first.epoch != Epoch::GENESIS);
+    let begins_late = facts.journal.first.is_some_and(|first| first.epoch != Epoch::GENESIS);
     if facts.stored.is_none() && begins_late {
         return Row::JournalTooShort;
     }
     let stored = facts.stored.as_ref().map(|head| head.record.epoch);
-    let journal = facts.journal.last().or(facts.last.as_ref());
+    let journal = facts.journal.last.or(facts.last);
     if facts.wants_last() && journal.is_none() && metadata(facts).is_some() {
         return Row::JournalMissing;
     }

@@ -20,13 +20,55 @@ pub struct JournalFact {
     pub previous_hash: u64,
 }
 
+/// The records of a journal, in order, from where it was read: as many as there are, they need no
+/// more room than one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct JournalFacts {
+    /// How many there are.
+    pub count: u64,
+    /// The first.
+    pub first: Option<JournalFact>,
+    /// The last.
+    pub last: Option<JournalFact>,
+    /// The first epoch that the record behind it does not continue.
+    pub broken: Option<Epoch>,
+}
+
+impl JournalFacts {
+    /// Takes the next record.
+    pub fn add(&mut self, fact: JournalFact) {
+        if let Some(last) = &self.last
+            && (fact.epoch != last.epoch.next() || fact.previous_hash != last.hash)
+        {
+            self.broken.get_or_insert(last.epoch);
+        }
+        self.count += 1;
+        self.first.get_or_insert(fact);
+        self.last = Some(fact);
+    }
+
+    /// Returns whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+}
+
+impl FromIterator<JournalFact> for JournalFacts {
+    fn from_iter<T: IntoIterator<Item = JournalFact>>(facts: T) -> Self {
+        let mut journal = Self::default();
+        facts.into_iter().for_each(|fact| journal.add(fact));
+        journal
+    }
+}
+
 /// Everything that was observed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Facts {
     /// The committed offset of each source.
     pub committed: Vec<Option<CommittedOffset>>,
     /// The journal's records, in order, from where it was read.
-    pub journal: Vec<JournalFact>,
+    pub journal: JournalFacts,
     /// What the local store has applied; `None` when it is empty or was given up.
     pub stored: Option<StoredHead>,
     /// Whether the journal ends before the place where the store says its epoch ended.
@@ -110,7 +152,7 @@ pub fn decide(facts: &Facts) -> Plan {
     }
     let stored =
         facts.stored.as_ref().map(|head| (head.record.epoch, head.record.attempt, head.hash));
-    let last = facts.journal.last().or(facts.last.as_ref()).map(identity_of).or(stored);
+    let last = facts.journal.last.or(facts.last).as_ref().map(identity_of).or(stored);
     match (committed, last) {
         (None, None) => Plan::Genesis,
         (None, Some((target, ..))) => Plan::Resume { target, repairs_offsets: true },
@@ -204,12 +246,10 @@ fn committed(sources: &[Option<CommittedOffset>]) -> Result<Option<CommitMetadat
     Ok(common.flatten())
 }
 
-fn broken_chain(journal: &[JournalFact]) -> Option<Plan> {
-    let broken = journal.windows(2).find(|pair| {
-        pair[1].epoch != pair[0].epoch.next() || pair[1].previous_hash != pair[0].hash
-    })?;
+fn broken_chain(journal: &JournalFacts) -> Option<Plan> {
+    let broken = journal.broken?;
     Some(halt(
-        format!("epoch {} followed by a record that does not continue it", broken[0].epoch.0),
+        format!("epoch {} followed by a record that does not continue it", broken.0),
         "the journal topic was written by another pipeline or restored from a copy",
         "restore the journal topic, or start under another name",
     ))
@@ -220,7 +260,7 @@ fn broken_chain(journal: &[JournalFact]) -> Option<Plan> {
 ///
 /// A store is given up only for a journal that ends where the offsets say: it may be the last copy.
 fn foreign_store(facts: &Facts, committed: Option<&CommitMetadata>) -> Option<Plan> {
-    let first = facts.journal.first();
+    let first = &facts.journal.first;
     let Some(stored) = &facts.stored else {
         return first.filter(|first| first.epoch != Epoch::GENESIS).map(|first| {
             halt(
@@ -239,11 +279,20 @@ fn foreign_store(facts: &Facts, committed: Option<&CommitMetadata>) -> Option<Pl
     if is_ours {
         return None;
     }
-    let last = facts.journal.last().or(facts.last.as_ref()).map(identity_of);
+    let last = facts.journal.last.or(facts.last).as_ref().map(identity_of);
     if let (Some(committed), Some(last)) = (committed, last)
         && let Plan::Halt(halt) = compare(committed, last)
     {
         return Some(Plan::Halt(halt));
+    }
+    if facts.is_journal_short {
+        return Some(halt(
+            format!("local state at epoch {}, behind which the journal has been cut off", epoch.0),
+            "the journal lost records: an unclean leader election, or a topic restored from a copy; \
+             the local state is the last copy of what they held",
+            "restore the journal topic; or start under another name; or, to go on from what is left \
+             and have the results behind it again, remove the lane's state directory",
+        ));
     }
     Some(Plan::RebuildStore {
         found: format!("local state at epoch {} that the journal does not continue", epoch.0),

@@ -122,16 +122,16 @@ fn find_start(
     loop {
         let stored = stored_head(store)?;
         let from = stored.as_ref().map_or(0, |head| head.journal_next);
-        let scan = journal::scan(log, lane, from)?;
+        let scan = journal::scan(log, lane, from, progress)?;
         let mut facts = Facts {
             committed: committed.clone(),
-            journal: scan.facts.clone(),
+            journal: scan.facts,
             stored: stored.clone(),
             is_journal_short: scan.end < from,
             last: None,
         };
         if facts.wants_last() {
-            facts.last = journal::last(log, lane)?;
+            facts.last = journal::last(log, lane, from, progress)?;
         }
         match decide(&facts) {
             Plan::Genesis => {
@@ -146,7 +146,7 @@ fn find_start(
                         "the committed offsets lag behind the journal; the next epoch repairs them"
                     );
                 }
-                let replayed = scan.facts.len() as u64;
+                let replayed = scan.facts.count;
                 let head = scan
                     .replay(log, lane, from, store, progress)
                     .map_err(AcquireError::from)?

@@ -7,10 +7,14 @@ use std::ops::ControlFlow;
 
 use bytes::Bytes;
 use dovetail_core::{
-    epoch::{Epoch, JournaledEpoch, LaneId, StoredHead, chunk::Assembler, codec},
+    epoch::{
+        Epoch, JournaledEpoch, LaneId, StoredHead,
+        chunk::{self, Assembler},
+        codec,
+    },
     identity::Identity,
     log::{Log, LogError},
-    recovery::JournalFact,
+    recovery::{JournalFact, JournalFacts},
     state::{StateStore, StoreError},
 };
 
@@ -21,8 +25,8 @@ const KEPT_BYTES_MAX: usize = 32 << 20;
 /// What the journal holds from an offset on.
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
-    /// Every record, in order.
-    pub(crate) facts: Vec<JournalFact>,
+    /// The records.
+    pub(crate) facts: JournalFacts,
     /// Where the journal ends.
     pub(crate) end: i64,
     /// The records with the offset behind each; empty when they are too many to keep.
@@ -30,9 +34,14 @@ pub(crate) struct Scan {
     kept_bytes: usize,
 }
 
-/// Reads the journal from an offset to its end.
-pub(crate) fn scan(log: &mut dyn Log, lane: LaneId, from: i64) -> Result<Scan, LogError> {
-    scan_keeping(log, lane, from, KEPT_BYTES_MAX)
+/// Reads the journal from an offset to its end; `progress` hears of every record.
+pub(crate) fn scan(
+    log: &mut dyn Log,
+    lane: LaneId,
+    from: i64,
+    progress: &mut dyn FnMut(Epoch),
+) -> Result<Scan, LogError> {
+    scan_keeping(log, lane, from, KEPT_BYTES_MAX, progress)
 }
 
 fn scan_keeping(
@@ -40,10 +49,12 @@ fn scan_keeping(
     lane: LaneId,
     from: i64,
     kept_bytes_max: usize,
+    progress: &mut dyn FnMut(Epoch),
 ) -> Result<Scan, LogError> {
     let mut scan = Scan::default();
     scan.end = visit(log, lane, from, &mut |epoch, next, size| {
-        scan.facts.push(fact(&epoch));
+        progress(epoch.record.epoch);
+        scan.facts.add(fact(&epoch));
         scan.kept_bytes += size;
         if scan.kept_bytes <= kept_bytes_max {
             scan.kept.push((epoch, next));
@@ -64,14 +75,50 @@ fn fact(epoch: &JournaledEpoch) -> JournalFact {
     }
 }
 
-/// Returns the journal's last record.
-pub(crate) fn last(log: &mut dyn Log, lane: LaneId) -> Result<Option<JournalFact>, LogError> {
+/// Returns the journal's last record, where nothing lies behind an offset that a store knows.
+pub(crate) fn last(
+    log: &mut dyn Log,
+    lane: LaneId,
+    end: i64,
+    progress: &mut dyn FnMut(Epoch),
+) -> Result<Option<JournalFact>, LogError> {
+    if let Some(last) = ending_at(log, lane, end)? {
+        return Ok(Some(last));
+    }
+    // Whatever lies there is not what the store knew.
     let mut last = None;
     visit(log, lane, 0, &mut |epoch, _, _| {
+        progress(epoch.record.epoch);
         last = Some(fact(&epoch));
         ControlFlow::Continue(())
     })?;
     Ok(last)
+}
+
+/// Returns the record whose last chunk lies right before an offset, or before the control marker
+/// there.
+///
+/// Its chunks follow each other, since one transaction wrote them all: the last says how many.
+fn ending_at(log: &mut dyn Log, lane: LaneId, end: i64) -> Result<Option<JournalFact>, LogError> {
+    let mut last = None;
+    log.read_journal(end.saturating_sub(2).max(0), &mut |offset, chunk| {
+        if offset >= end {
+            return ControlFlow::Break(());
+        }
+        last = chunk::count(&chunk).ok().map(|count| (offset + 1, count));
+        ControlFlow::Continue(())
+    })?;
+    let first = |(next, count): (i64, usize)| {
+        let from = next.checked_sub(i64::try_from(count).ok()?)?;
+        (from >= 0).then_some((from, next))
+    };
+    let Some((from, next)) = last.and_then(first) else { return Ok(None) };
+    let mut found = None;
+    visit(log, lane, from, &mut |epoch, behind, _| {
+        found = (behind == next).then(|| fact(&epoch));
+        ControlFlow::Break(())
+    })?;
+    Ok(found)
 }
 
 /// Returns the identity that the genesis record holds; `None` when the journal is empty.
@@ -158,38 +205,39 @@ impl Scan {
         progress: &mut dyn FnMut(Epoch),
     ) -> Result<Option<StoredHead>, ReplayError> {
         let mut head = None;
-        if self.kept.len() == self.facts.len() {
+        if self.kept.len() as u64 == self.facts.count {
             for (epoch, next) in self.kept {
                 progress(epoch.record.epoch);
                 head = Some(apply(store, epoch, next).map_err(ReplayError::Store)?);
             }
             return Ok(head);
         }
-        let mut facts = self.facts.iter();
+        let mut again = JournalFacts::default();
         let mut failure = None;
         visit(log, lane, from, &mut |epoch, next, _| {
-            let Some(fact) = facts.next() else {
-                return ControlFlow::Break(());
-            };
-            if (fact.epoch, fact.hash) != (epoch.record.epoch, epoch.hash) {
-                let what = format!("epoch {} read differently the second time", fact.epoch.0);
+            progress(epoch.record.epoch);
+            again.add(fact(&epoch));
+            // Each record holds its predecessor's hash: a chain that begins alike is the same.
+            if again.first != self.facts.first || again.broken.is_some() {
+                let what = format!("epoch {} read differently later", epoch.record.epoch.0);
                 failure = Some(ReplayError::Log(LogError::Corrupt(what)));
                 return ControlFlow::Break(());
             }
-            progress(epoch.record.epoch);
             match apply(store, epoch, next) {
                 Ok(applied) => head = Some(applied),
                 Err(error) => failure = Some(ReplayError::Store(error)),
             }
-            if failure.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            match failure.is_some() || again.count == self.facts.count {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
         })
         .map_err(ReplayError::Log)?;
-        let is_whole = facts.next().is_none();
         match failure {
             Some(failure) => Err(failure),
-            None if is_whole => Ok(head),
+            None if again == self.facts => Ok(head),
             None => {
-                let what = "the journal was shorter the second time".to_owned();
+                let what = "the journal was another one the second time".to_owned();
                 Err(ReplayError::Log(LogError::Doubt(what)))
             }
         }
@@ -211,7 +259,7 @@ fn apply(
 #[cfg(test)]
 mod tests {
     use dovetail_core::{
-        epoch::{Attempt, EpochRecord, Owner, TimerFloors, chunk, metadata::CommitMetadata},
+        epoch::{Attempt, EpochRecord, Owner, TimerFloors, metadata::CommitMetadata},
         log::{
             Transaction,
             memory::{MemoryCluster, MemoryLog},
@@ -283,8 +331,10 @@ mod tests {
             for kept_bytes_max in [usize::MAX, 3 * row_bytes, 0] {
                 let mut log = journal(rows, row_bytes);
                 let mut store = MemoryStore::default();
-                let scan = scan_keeping(&mut log, LANE, 0, kept_bytes_max).unwrap();
-                assert_eq!(scan.facts.len() as u64, rows);
+                let mut seen = 0;
+                let scan =
+                    scan_keeping(&mut log, LANE, 0, kept_bytes_max, &mut |_| seen += 1).unwrap();
+                assert_eq!((scan.facts.count, seen), (rows, rows));
                 assert_eq!(scan.kept.is_empty(), kept_bytes_max != usize::MAX);
                 let mut seen = 0;
                 let mut progress = |_| seen += 1;
@@ -313,7 +363,26 @@ mod tests {
         let chunks = [b"something else".to_vec()];
         log.commit(&Transaction { outputs: &outputs, chunks: &chunks, positions: &[], metadata })
             .unwrap();
-        let error = scan(&mut log, LANE, 0).unwrap_err().to_string();
+        let error = scan(&mut log, LANE, 0, &mut |_| {}).unwrap_err().to_string();
         assert!(error.contains("lane 0 at offset 0"), "{error}");
+    }
+
+    #[test]
+    fn the_last_record_is_looked_up_from_where_the_store_says_it_ends() {
+        for row_bytes in [10, 2 * chunk::PAYLOAD_BYTES_MAX] {
+            let mut log = journal(4, row_bytes);
+            let end = scan(&mut log, LANE, 0, &mut |_| {}).unwrap().end;
+            let mut seen = Vec::new();
+            let mut progress = |epoch: Epoch| seen.push(epoch.0);
+            let found = last(&mut log, LANE, end, &mut progress).unwrap().unwrap();
+            assert_eq!(found.epoch, Epoch(3));
+            // A control marker may lie behind it.
+            assert_eq!(last(&mut log, LANE, end + 1, &mut progress).unwrap(), Some(found));
+            // Where no record ends there, the journal is read from its start.
+            assert_eq!(last(&mut log, LANE, end + 2, &mut progress).unwrap(), Some(found));
+            assert_eq!(seen, [0, 1, 2, 3]);
+            let empty = &mut MemoryCluster::new(0).log();
+            assert_eq!(last(empty, LANE, 7, &mut |_| {}).unwrap(), None);
+        }
     }
 }

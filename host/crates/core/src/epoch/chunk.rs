@@ -36,6 +36,44 @@ pub fn split(lane: LaneId, epoch: Epoch, attempt: Attempt, record: &[u8]) -> Vec
         .collect()
 }
 
+/// Who wrote a chunk, and where it stands.
+struct Head {
+    lane: LaneId,
+    epoch: Epoch,
+    attempt: Attempt,
+    index: usize,
+    count: usize,
+}
+
+fn read_head(reader: &mut Reader) -> Result<Head, WireError> {
+    for expected in MAGIC {
+        if reader.u8("a journal chunk")? != expected {
+            return Err(WireError("a journal chunk: this host knows format 1"));
+        }
+    }
+    let lane = LaneId(reader.u16("a chunk's lane")?);
+    let epoch = Epoch(reader.u64("a chunk's epoch")?);
+    let mut attempt = [0; 16];
+    for byte in &mut attempt {
+        *byte = reader.u8("a chunk's attempt")?;
+    }
+    let attempt = Attempt(u128::from_be_bytes(attempt));
+    let index =
+        usize::try_from(reader.u64("a chunk's index")?).ok().ok_or(WireError("a chunk's index"))?;
+    let count =
+        usize::try_from(reader.u64("a chunk's count")?).ok().ok_or(WireError("a chunk's count"))?;
+    Ok(Head { lane, epoch, attempt, index, count })
+}
+
+/// Returns of how many chunks an epoch record consists, by one of them.
+///
+/// # Errors
+///
+/// When the bytes are not a chunk.
+pub fn count(chunk: &Bytes) -> Result<usize, WireError> {
+    read_head(&mut Reader(chunk.clone())).map(|head| head.count)
+}
+
 /// Puts chunks together again, in the order of the journal.
 #[derive(Debug, Default)]
 pub struct Assembler {
@@ -51,24 +89,7 @@ impl Assembler {
     /// When the bytes are not a chunk.
     pub fn add(&mut self, chunk: &Bytes) -> Result<Option<Bytes>, WireError> {
         let mut reader = Reader(chunk.clone());
-        for expected in MAGIC {
-            if reader.u8("a journal chunk")? != expected {
-                return Err(WireError("a journal chunk: this host knows format 1"));
-            }
-        }
-        let lane = LaneId(reader.u16("a chunk's lane")?);
-        let epoch = Epoch(reader.u64("a chunk's epoch")?);
-        let mut attempt = [0; 16];
-        for byte in &mut attempt {
-            *byte = reader.u8("a chunk's attempt")?;
-        }
-        let attempt = Attempt(u128::from_be_bytes(attempt));
-        let index = usize::try_from(reader.u64("a chunk's index")?)
-            .ok()
-            .ok_or(WireError("a chunk's index"))?;
-        let count = usize::try_from(reader.u64("a chunk's count")?)
-            .ok()
-            .ok_or(WireError("a chunk's count"))?;
+        let Head { lane, epoch, attempt, index, count } = read_head(&mut reader)?;
         let expected = Some((lane, epoch, attempt, index, count));
         if index == 0 {
             self.bytes.clear();
@@ -101,6 +122,7 @@ mod tests {
         assert_eq!(assembler.add(&chunks[0].clone().into()), Ok(None));
         assert_eq!(assembler.add(&chunks[1].clone().into()), Ok(None));
         assert_eq!(assembler.add(&chunks[2].clone().into()), Ok(Some(record.into())));
+        assert_eq!(count(&chunks[2].clone().into()), Ok(3));
     }
 
     #[test]

@@ -87,6 +87,12 @@ impl MemoryCluster {
         self.inner().committed.fill(None);
     }
 
+    /// Loses the last journal records, as a broker does after an unclean election of its leader.
+    pub fn lose_journal_end(&self, records: usize) {
+        let journal = &mut self.inner().journal;
+        journal.truncate(journal.len().saturating_sub(records));
+    }
+
     /// Returns everything that was committed, in order.
     #[must_use]
     pub fn outputs(&self) -> Vec<CommittedRecord> {

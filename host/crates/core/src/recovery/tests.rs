@@ -16,7 +16,7 @@ fn fact(epoch: u64) -> JournalFact {
     }
 }
 
-fn journal(epochs: std::ops::RangeInclusive<u64>) -> Vec<JournalFact> {
+fn journal(epochs: std::ops::RangeInclusive<u64>) -> JournalFacts {
     epochs.map(fact).collect()
 }
 
@@ -56,7 +56,7 @@ fn stored(epoch: u64) -> Option<StoredHead> {
 
 fn decided(
     committed: Option<CommittedOffset>,
-    journal: Vec<JournalFact>,
+    journal: JournalFacts,
     stored: Option<StoredHead>,
 ) -> Plan {
     let committed = vec![committed.clone(), committed];
@@ -82,12 +82,12 @@ fn resume(target: u64, repairs_offsets: bool) -> Plan {
 
 #[test]
 fn nothing_anywhere_is_genesis() {
-    assert_eq!(decided(None, vec![], None), Plan::Genesis);
+    assert_eq!(decided(None, JournalFacts::default(), None), Plan::Genesis);
 }
 
 #[test]
 fn state_at_the_committed_epoch_runs_and_behind_it_replays() {
-    assert_eq!(decided(offset(5, 105), vec![], stored(5)), resume(5, false));
+    assert_eq!(decided(offset(5, 105), JournalFacts::default(), stored(5)), resume(5, false));
     assert_eq!(decided(offset(5, 105), journal(4..=5), stored(3)), resume(5, false));
 }
 
@@ -111,7 +111,7 @@ fn lost_offsets_are_repaired_from_the_journal() {
 #[test]
 fn a_journal_behind_the_offsets_halts() {
     assert!(matches!(decided(offset(6, 106), journal(0..=5), None), Plan::Halt(_)));
-    assert!(matches!(decided(offset(6, 106), vec![], None), Plan::Halt(_)));
+    assert!(matches!(decided(offset(6, 106), JournalFacts::default(), None), Plan::Halt(_)));
 }
 
 #[test]
@@ -149,16 +149,20 @@ fn a_store_is_not_given_up_for_a_journal_that_cannot_replace_it() {
 
 #[test]
 fn state_without_any_trace_in_the_log_halts() {
-    assert!(matches!(decided(None, vec![], stored(5)), Plan::Halt(_)));
+    assert!(matches!(decided(None, JournalFacts::default(), stored(5)), Plan::Halt(_)));
 }
 
 #[test]
 fn a_journal_that_has_lost_what_the_store_has_applied_halts() {
-    for last in [None, Some(fact(4))] {
-        let (committed, stored) = (vec![offset(5, 105)], stored(5));
-        let facts = Facts { committed, stored, last, is_journal_short: true, ..Facts::default() };
-        assert!(facts.wants_last());
-        assert!(matches!(decide(&facts), Plan::Halt(_)));
+    // Whatever the offsets say, the store is the last copy of what was lost.
+    for committed in [offset(5, 105), offset(4, 104), None] {
+        for last in [None, Some(fact(4))] {
+            let (committed, stored) = (vec![committed.clone()], stored(5));
+            let facts =
+                Facts { committed, stored, last, is_journal_short: true, ..Facts::default() };
+            assert!(facts.wants_last());
+            assert!(matches!(decide(&facts), Plan::Halt(_)), "{facts:?}");
+        }
     }
 }
 
@@ -176,6 +180,18 @@ fn foreign_or_differing_metadata_halts() {
 
 #[test]
 fn a_chain_with_a_gap_halts() {
-    let broken = vec![fact(0), fact(2)];
+    let broken = [fact(0), fact(2)].into_iter().collect();
     assert!(matches!(decided(offset(2, 102), broken, None), Plan::Halt(_)));
+}
+
+#[test]
+fn facts_of_a_journal_keep_its_ends_and_its_first_break() {
+    let facts: JournalFacts = [fact(3), fact(4), fact(6), fact(8)].into_iter().collect();
+    assert_eq!(facts.count, 4);
+    assert_eq!((facts.first, facts.last), (Some(fact(3)), Some(fact(8))));
+    assert_eq!(facts.broken, Some(Epoch(4)));
+    let mut other = fact(5);
+    other.previous_hash = 7;
+    assert_eq!([fact(4), other].into_iter().collect::<JournalFacts>().broken, Some(Epoch(4)));
+    assert_eq!(journal(0..=9).broken, None);
 }

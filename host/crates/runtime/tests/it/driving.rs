@@ -2,6 +2,7 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
+use dovetail_core::state::StateStore;
 use dovetail_runtime::{
     FatalKind, Handle,
     driver::{Advance, LaneEnd},
@@ -221,6 +222,47 @@ fn offsets_that_are_lost_are_repaired_by_a_store_that_is_up_to_date() {
     topics.append("a=y");
     assert_eq!(again.run_for(500), None);
     assert_eq!(topics.outputs(), ["r1:x#1", "r1:y#2"]);
+}
+
+#[test]
+fn a_journal_that_lost_its_end_halts_while_local_state_still_holds_it() {
+    for forgets_offsets in [false, true] {
+        let (topics, disk, mut driven) = started();
+        for value in ["a=x", "a=y"] {
+            topics.append(value);
+            driven.run_for(500);
+        }
+        drop(driven);
+        topics.cluster.lose_journal_end(1);
+        if forgets_offsets {
+            topics.cluster.forget_offsets();
+        }
+        let rows = disk.size().rows;
+        let mut again = Driven::new(&topics, &disk, &pipeline(revision("r1", 1)), 200);
+        let (kind, message) = fatal(again.run_for(500));
+        assert_eq!(kind, FatalKind::Rule);
+        assert!(message.contains("restore the journal topic"), "{message}");
+        assert_eq!(disk.size().rows, rows, "the last copy is kept");
+    }
+}
+
+#[test]
+fn lost_offsets_are_repaired_without_reading_the_journal_from_its_start() {
+    let (topics, disk, mut driven) = started();
+    for round in 0..20 {
+        topics.append(&format!("a={round}"));
+        driven.run_for(500);
+    }
+    drop(driven);
+    topics.cluster.forget_offsets();
+    let before = topics.journal_reads.load(Ordering::SeqCst);
+    let mut again = Driven::new(&topics, &disk, &pipeline(revision("r1", 1)), 200);
+    again.settle();
+    let read = topics.journal_reads.load(Ordering::SeqCst) - before;
+    assert!(read <= 5, "{read} records of the journal were read");
+    topics.append("a=z");
+    again.run_for(500);
+    assert_eq!(topics.outputs()[20..], ["r1:z#21"]);
 }
 
 #[test]

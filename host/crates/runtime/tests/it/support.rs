@@ -204,6 +204,8 @@ pub(crate) struct Topics {
     /// How often a log has waited for an absent broker, and how often to no end.
     pub(crate) waited: Arc<AtomicU32>,
     pub(crate) gave_up: Arc<AtomicU32>,
+    /// Records of the journal that were read.
+    pub(crate) journal_reads: Arc<AtomicU32>,
 }
 
 impl Topics {
@@ -216,6 +218,7 @@ impl Topics {
             is_absent: Arc::default(),
             waited: Arc::default(),
             gave_up: Arc::default(),
+            journal_reads: Arc::default(),
         }
     }
 
@@ -318,7 +321,10 @@ impl Log for FaultyLog {
         from: i64,
         visit: &mut dyn FnMut(i64, Bytes) -> ControlFlow<()>,
     ) -> Result<i64, LogError> {
-        self.log.read_journal(from, visit)
+        self.log.read_journal(from, &mut |offset, chunk| {
+            self.topics.journal_reads.fetch_add(1, Ordering::SeqCst);
+            visit(offset, chunk)
+        })
     }
 
     fn start_positions(&mut self) -> Result<Vec<i64>, LogError> {
