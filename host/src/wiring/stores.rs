@@ -45,7 +45,7 @@ impl OpenStore for LaneStores {
         }
     }
 
-    fn set_aside(&mut self, damage: &str) -> Result<(), StoreError> {
+    fn set_aside(&mut self, why: &str) -> Result<(), StoreError> {
         self.open = None;
         let aside = self
             .directory
@@ -53,7 +53,7 @@ impl OpenStore for LaneStores {
             .map_err(|error| StoreError::Unavailable(error.to_string()))?;
         tracing::warn!(
             lane = self.lane.0,
-            "keyed state is damaged ({damage}): moved to {} and rebuilt from the journal",
+            "keyed state cannot be used ({why}): moved to {} and rebuilt from the journal",
             aside.display()
         );
         Ok(())

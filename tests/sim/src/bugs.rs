@@ -75,7 +75,7 @@ impl Bug {
         (Self::InputReadUncommitted, 40),
         (Self::RetryOnSameProducer, 600),
         (Self::DoubtTakenAsCommitted, 40),
-        (Self::SuspectUsedAgain, 300),
+        (Self::SuspectUsedAgain, 1_500),
         (Self::FencedFightsBack, 100),
         (Self::EpochNumberOnly, 200),
         (Self::TornApply, 40),

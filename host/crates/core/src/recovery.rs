@@ -109,7 +109,8 @@ pub enum Plan {
         /// Whether the offsets lag behind the journal: the ownership epoch repairs them.
         repairs_offsets: bool,
     },
-    /// The store is of another history: empty it, read the journal from its start, decide again.
+    /// The store is of another history: move it aside, read the journal from its start into an empty
+    /// one, decide again.
     RebuildStore {
         /// What was found.
         found: String,
@@ -285,13 +286,13 @@ fn foreign_store(facts: &Facts, committed: Option<&CommitMetadata>) -> Option<Pl
     {
         return Some(Plan::Halt(halt));
     }
-    if facts.is_journal_short {
+    if facts.is_journal_short && committed.is_none() {
         return Some(halt(
             format!("local state at epoch {}, behind which the journal has been cut off", epoch.0),
             "the journal lost records: an unclean leader election, or a topic restored from a copy; \
              the local state is the last copy of what they held",
             "restore the journal topic; or start under another name; or, to go on from what is left \
-             and have the results behind it again, remove the lane's state directory",
+             and have the results behind it again, move the lane's state directory away",
         ));
     }
     Some(Plan::RebuildStore {

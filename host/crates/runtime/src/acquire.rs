@@ -13,7 +13,7 @@ use dovetail_core::{
     lane::{Lane, LaneParts, PluginSwitch},
     log::{CommittedOffset, LogError},
     recovery::{Facts, Halt, Plan, decide},
-    state::{StateStore, StoreError},
+    state::{ExpiryTable, StateStore, StoreError},
     time::ProcessingTime,
 };
 
@@ -88,11 +88,12 @@ pub fn acquire(
     let descriptor = pipeline.revision.descriptor();
     let state_ids = identity.state_ids(descriptor).map_err(AcquireError::Identity)?;
     let expiry = expiry_of(descriptor, &state_ids);
-    let mut store = match store {
+    let store = match store {
         Some(store) => store,
         None => parts.stores.open(&expiry)?,
     };
-    let (start, replayed) = find_start(parts, &identity, committed, store.as_mut(), progress)?;
+    let found = find_start(parts, &identity, committed, (store, &expiry), progress)?;
+    let (start, replayed, store) = found;
     let (positions, journal_next) = match &start {
         Start::Genesis { positions, .. } => (positions.clone(), 0),
         Start::Resume(head) => {
@@ -107,20 +108,20 @@ pub fn acquire(
     Ok(Acquired { lane, identity, journal_next, replayed })
 }
 
-/// Looks, decides and replays; a store of another history is emptied and filled again. Halts only
-/// for what it finds twice, with every older writer fenced and its transaction ended in between.
+/// Looks, decides and replays; a store of another history is moved aside, and an empty one filled.
+/// Returns the store with the start and how many epochs were replayed. Halts only for what it finds twice, with every older writer fenced and its transaction ended in between.
 fn find_start(
     parts: &mut LaneSetup,
     identity: &Identity,
     mut committed: Vec<Option<CommittedOffset>>,
-    store: &mut dyn StateStore,
+    (mut store, expiry): (Box<dyn StateStore>, &ExpiryTable),
     progress: &mut dyn FnMut(Epoch),
-) -> Result<(Start, u64), AcquireError> {
+) -> Result<(Start, u64, Box<dyn StateStore>), AcquireError> {
     let lane = parts.lane;
     let log = parts.log.as_mut();
     let mut halted = None;
     loop {
-        let stored = stored_head(store)?;
+        let stored = stored_head(store.as_mut())?;
         let from = stored.as_ref().map_or(0, |head| head.journal_next);
         let scan = journal::scan(log, lane, from, progress)?;
         let mut facts = Facts {
@@ -136,7 +137,7 @@ fn find_start(
         match decide(&facts) {
             Plan::Genesis => {
                 let positions = log.start_positions()?;
-                return Ok((Start::Genesis { identity: identity.clone(), positions }, 0));
+                return Ok((Start::Genesis { identity: identity.clone(), positions }, 0, store));
             }
             Plan::Resume { target, repairs_offsets } => {
                 if repairs_offsets {
@@ -148,7 +149,7 @@ fn find_start(
                 }
                 let replayed = scan.facts.count;
                 let head = scan
-                    .replay(log, lane, from, store, progress)
+                    .replay(log, lane, from, store.as_mut(), progress)
                     .map_err(AcquireError::from)?
                     .or(stored);
                 let head = head.filter(|head| head.record.epoch == target).ok_or_else(|| {
@@ -157,13 +158,17 @@ fn find_start(
                 if !repairs_offsets {
                     compare_positions(&head, &committed)?;
                 }
-                return Ok((Start::Resume(Box::new(head)), replayed));
+                return Ok((Start::Resume(Box::new(head)), replayed, store));
             }
             Plan::RebuildStore { found } => {
                 tracing::warn!(lane = lane.0, "rebuilding keyed state from the journal: {found}");
                 if stored.is_none() {
                     return Err(LogError::Corrupt(found).into());
                 }
+                // It is never deleted: something may be in it that is nowhere else.
+                drop(store);
+                parts.stores.set_aside(&found)?;
+                store = parts.stores.open(expiry)?;
                 store.clear()?;
             }
             // Offsets and journal are read one after the other: a process that acquires the lane

@@ -41,15 +41,16 @@ pub trait OpenStore: Send {
     /// Takes over the expiries of another revision for the store that is open.
     fn set_expiry(&mut self, expiry: &ExpiryTable);
 
-    /// Moves away what is stored, because reading it has shown damage: the next [`Self::open`]
-    /// starts with an empty store, which the journal fills. Called when the store has been dropped.
+    /// Moves away what is stored, because reading it has shown damage or another history: the next
+    /// [`Self::open`] starts with an empty store, which the journal fills. Called when the store has
+    /// been dropped.
     /// The default is for stores that begin empty each time they are opened.
     ///
     /// # Errors
     ///
     /// When it cannot be moved; the damage is then met again.
-    fn set_aside(&mut self, damage: &str) -> Result<(), StoreError> {
-        tracing::debug!("nothing to move aside: {damage}");
+    fn set_aside(&mut self, why: &str) -> Result<(), StoreError> {
+        tracing::debug!("nothing to move aside: {why}");
         Ok(())
     }
 }

@@ -154,8 +154,8 @@ fn state_without_any_trace_in_the_log_halts() {
 
 #[test]
 fn a_journal_that_has_lost_what_the_store_has_applied_halts() {
-    // Whatever the offsets say, the store is the last copy of what was lost.
-    for committed in [offset(5, 105), offset(4, 104), None] {
+    // Unless offsets and journal agree on an earlier epoch, the store is the last copy.
+    for committed in [offset(5, 105), None] {
         for last in [None, Some(fact(4))] {
             let (committed, stored) = (vec![committed.clone()], stored(5));
             let facts =

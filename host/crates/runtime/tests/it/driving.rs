@@ -209,6 +209,7 @@ fn local_state_of_another_history_is_rebuilt() {
     other.append("a=r");
     assert_eq!(mixed.run_for(500), None);
     assert_eq!(other.outputs(), ["r1:p#1", "r1:q#2", "r1:r#3"]);
+    assert_eq!(disk.set_aside.load(Ordering::SeqCst), 1, "it is moved aside, not deleted");
 }
 
 #[test]
