@@ -22,8 +22,8 @@ use dovetail_core::{
 use crate::{
     commits::{self, Changes, Committed, Extent, Lines, PartitionName, Position, SourceName},
     directory::{
-        check_topic_name, cluster_id_bytes, commits_path, create_commits, lock, partition_path,
-        recover_follow, recover_partition, replace_commits, sync_dir, write_lines,
+        check_not_foreign, check_topic_name, cluster_id_bytes, commits_path, create_commits, lock,
+        partition_path, recover_follow, recover_partition, replace_commits, sync_dir, write_lines,
     },
     error::{During as _, EmbeddedError},
     format::{PARTITION_HEADER, push_frame, write_record},
@@ -101,8 +101,10 @@ impl EmbeddedCluster {
     ///
     /// # Errors
     ///
-    /// When another process has the directory, it cannot be written, or its files are damaged.
+    /// When another process has the directory, it holds something else, it cannot be written, or
+    /// its files are damaged.
     pub fn open(dir: &Path, sync: bool) -> Result<Arc<Self>, EmbeddedError> {
+        check_not_foreign(dir)?;
         fs::create_dir_all(dir.join("topics")).during("create", dir)?;
         let lock = lock(dir)?;
         let path = commits_path(dir);

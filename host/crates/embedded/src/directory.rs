@@ -4,7 +4,7 @@
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
-    io::{Read as _, Write as _},
+    io::{self, Read as _, Write as _},
     os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
 };
@@ -17,6 +17,47 @@ use crate::{
 
 /// Longest name of a topic, in bytes, as Kafka has it.
 const TOPIC_NAME_MAX: usize = 249;
+
+/// What a directory may hold that has no commit file yet: ours, and a file system's own.
+const HARMLESS: [&str; 5] = ["lock", "topics", "commits.new", "state", "lost+found"];
+
+/// Refuses a directory that holds something else.
+pub(crate) fn check_not_foreign(dir: &Path) -> Result<(), EmbeddedError> {
+    let refuse = |what: String| {
+        let dir = dir.display();
+        let help = "name a directory of its own, or an empty one (`embedded.dir`)";
+        Err(EmbeddedError::Config(format!("{dir} {what}; {help}")))
+    };
+    let found = match fs::metadata(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found.during("read", dir)?,
+    };
+    if !found.is_dir() {
+        return refuse("is not a directory".to_owned());
+    }
+    if commits_path(dir).exists() {
+        return Ok(());
+    }
+    for entry in fs::read_dir(dir).during("read", dir)? {
+        let entry = entry.during("read", dir)?;
+        let name = entry.file_name();
+        let is_harmless = HARMLESS.iter().any(|harmless| name == **harmless)
+            && (name != "lock" || is_lock(&entry.path()));
+        if !is_harmless {
+            let name = name.to_string_lossy();
+            return refuse(format!("is not empty and not the embedded log's: it holds `{name}`"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a file holds what a lock file does: a process id, or nothing yet.
+fn is_lock(path: &Path) -> bool {
+    const PID_BYTES_MAX: u64 = 20;
+    fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() <= PID_BYTES_MAX)
+        && fs::read_to_string(path)
+            .is_ok_and(|text| text.trim_end().bytes().all(|byte| byte.is_ascii_digit()))
+}
 
 /// Takes the directory for this process.
 pub(crate) fn lock(dir: &Path) -> Result<File, EmbeddedError> {
@@ -129,8 +170,12 @@ pub(crate) fn recover_follow(path: &Path, end: u64, lines: &[Lines]) -> Result<u
     Ok(end)
 }
 
-/// Puts lines into a followed file.
+/// Puts lines into a followed file. Makes its folder where that is gone: people remove it to begin
+/// again, and the commits say what belongs into it.
 pub(crate) fn write_lines(path: &Path, lines: &Lines) -> Result<(), EmbeddedError> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).during("create", folder)?;
+    }
     let file = OpenOptions::new()
         .write(true)
         .create(true)
@@ -172,7 +217,7 @@ pub(crate) fn sync_dir(dir: &Path) -> Result<(), EmbeddedError> {
 }
 
 /// Reads the id in a commit file.
-pub(crate) fn cluster_id_bytes(commits: &File) -> std::io::Result<[u8; 16]> {
+pub(crate) fn cluster_id_bytes(commits: &File) -> io::Result<[u8; 16]> {
     let mut id = [0; 16];
     let at = u64::try_from(COMMITS_HEADER.len()).unwrap_or(u64::MAX);
     commits.read_exact_at(&mut id, at)?;

@@ -51,6 +51,13 @@ impl FileReader {
     ///
     /// When the file cannot be read or has become shorter than the position.
     pub(crate) fn open(path: &Path, position: u64) -> Result<Self, EmbeddedError> {
+        // Opening a pipe would wait for its writer; a device has no end.
+        if !std::fs::metadata(path).during("read", path)?.is_file() {
+            return Err(EmbeddedError::Config(format!(
+                "{} is not a regular file; name an NDJSON file, or copy its content into one",
+                path.display()
+            )));
+        }
         let file = File::open(path).during("open", path)?;
         let size = file.metadata().during("read", path)?.len();
         if position > size {
@@ -92,8 +99,8 @@ impl FileReader {
                 }
                 None => {
                     return Err(EmbeddedError::Config(format!(
-                        "{}: the line at byte {} is longer than {LINE_BYTES_MAX} bytes; expected \
-                         one JSON document per line",
+                        "{}: the line at byte {} is longer than the {LINE_BYTES_MAX} bytes that a \
+                         line may have; expected one JSON document per line",
                         self.path.display(),
                         self.at
                     )));

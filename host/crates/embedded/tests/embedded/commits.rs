@@ -121,7 +121,8 @@ fn damage_before_the_last_commit_is_refused_with_the_place() {
 #[test]
 fn a_followed_file_shows_what_is_committed_and_is_repaired_at_the_next_start() {
     let dir = temporary();
-    let follow = dir.path().join("out.ndjson");
+    let folder = dir.path().join("out");
+    let follow = folder.join("out.ndjson");
     let line = |epoch: u64| format!("{{\"key\":\"a\",\"value\":{{\"n\":{epoch}}},\"time\":5}}\n");
     let lines = |epochs: std::ops::Range<u64>| epochs.map(line).collect::<String>();
     let shown = || fs::read_to_string(&follow).expect("the followed file");
@@ -149,7 +150,7 @@ fn a_followed_file_shows_what_is_committed_and_is_repaired_at_the_next_start() {
         add(next, next);
         assert_eq!(shown(), lines(0..next), "{missing} bytes were missing");
     }
-    fs::remove_file(&follow).unwrap();
+    fs::remove_dir_all(&folder).unwrap();
     add(next, next);
     assert_eq!(shown(), lines(0..next), "all that the commit file still has");
     {
@@ -160,7 +161,7 @@ fn a_followed_file_shows_what_is_committed_and_is_repaired_at_the_next_start() {
     }
     // The commit file becomes a snapshot, without lines.
     add(next, next);
-    fs::remove_file(&follow).unwrap();
+    fs::remove_dir_all(&folder).unwrap();
     add(next, next + 1);
     assert_eq!(shown(), lines(next..next + 1), "a removed file goes on with what is new");
 }
@@ -170,11 +171,11 @@ fn what_was_in_a_followed_file_before_stays() {
     let dir = temporary();
     let follow = dir.path().join("out.ndjson");
     fs::write(&follow, "mine\n").unwrap();
-    let cluster = open(dir.path());
+    let cluster = open(&dir.path().join("log"));
     let mut lane = log(&cluster, follow_spec(follow.clone()));
     commit(&mut lane, 0, 0, &results(&[("a", "1")], 5), &[1]).unwrap();
     drop((lane, cluster));
-    drop(open(dir.path()));
+    drop(open(&dir.path().join("log")));
     let expected = "mine\n{\"key\":\"a\",\"value\":1,\"time\":5}\n";
     assert_eq!(fs::read_to_string(&follow).unwrap(), expected);
 }

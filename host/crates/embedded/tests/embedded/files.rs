@@ -30,7 +30,7 @@ fn owned(records: &[(i64, &str)]) -> Vec<(i64, String)> {
 #[test]
 fn a_line_is_a_value_and_its_offset_is_its_first_byte() {
     let dir = temporary();
-    let cluster = open(dir.path());
+    let cluster = open(&dir.path().join("log"));
     let path = dir.path().join("a.ndjson");
     let cases: [(&str, &[(i64, &str)]); 6] = [
         ("", &[]),
@@ -49,7 +49,7 @@ fn a_line_is_a_value_and_its_offset_is_its_first_byte() {
 #[test]
 fn a_position_in_a_line_stands_for_the_next_one() {
     let dir = temporary();
-    let cluster = open(dir.path());
+    let cluster = open(&dir.path().join("log"));
     let path = dir.path().join("a.ndjson");
     fs::write(&path, "aaa\nbb\n\nc").unwrap();
     let all = owned(&[(0, "aaa"), (4, "bb"), (8, "c")]);
@@ -62,7 +62,7 @@ fn a_position_in_a_line_stands_for_the_next_one() {
 #[test]
 fn a_file_larger_than_one_read_comes_whole() {
     let dir = temporary();
-    let cluster = open(dir.path());
+    let cluster = open(&dir.path().join("log"));
     let path = dir.path().join("a.ndjson");
     let long = "x".repeat(700_000);
     let lines: Vec<String> = (0..40_000)
@@ -81,7 +81,7 @@ fn a_lane_goes_on_in_a_file_and_a_finished_one_may_not_grow() {
     fs::write(&path, "1\n2\n3").unwrap();
     let none = OutputBuffer::default();
     {
-        let mut lane = log(&open(dir.path()), file_spec(&path));
+        let mut lane = log(&open(&dir.path().join("log")), file_spec(&path));
         lane.resume(&[0]).unwrap();
         fetch_all(&mut lane);
         // The end is known, but not all lines are committed: not finished.
@@ -89,14 +89,14 @@ fn a_lane_goes_on_in_a_file_and_a_finished_one_may_not_grow() {
     }
     fs::write(&path, "1\n2\n3\n4\n").unwrap();
     {
-        let mut lane = log(&open(dir.path()), file_spec(&path));
+        let mut lane = log(&open(&dir.path().join("log")), file_spec(&path));
         let position = lane.committed().unwrap()[0].as_ref().unwrap().position;
         lane.resume(&[position]).unwrap();
         assert_eq!(fetched_values(&fetch_all(&mut lane)), owned(&[(4, "3"), (6, "4")]));
         commit(&mut lane, 0, 1, &none, &[7]).unwrap();
     }
     for _ in 0..2 {
-        let mut lane = log(&open(dir.path()), file_spec(&path));
+        let mut lane = log(&open(&dir.path().join("log")), file_spec(&path));
         let position = lane.committed().unwrap()[0].as_ref().unwrap().position;
         commit(&mut lane, 0, 2, &none, &[position]).unwrap();
         lane.resume(&[position]).unwrap();
@@ -104,7 +104,7 @@ fn a_lane_goes_on_in_a_file_and_a_finished_one_may_not_grow() {
         commit(&mut lane, 0, 3, &none, &[position]).unwrap();
     }
     fs::write(&path, "1\n2\n3\n4\n5\n").unwrap();
-    let mut lane = log(&open(dir.path()), file_spec(&path));
+    let mut lane = log(&open(&dir.path().join("log")), file_spec(&path));
     let Err(LogError::Config(message)) = lane.committed() else { panic!("it grew") };
     assert!(message.contains("had 8 bytes") && message.contains("now it has 10"), "{message}");
 }
@@ -114,15 +114,25 @@ fn a_file_that_was_cut_is_refused() {
     let dir = temporary();
     let path = dir.path().join("a.ndjson");
     fs::write(&path, "1\n").unwrap();
-    let mut lane = log(&open(dir.path()), file_spec(&path));
+    let mut lane = log(&open(&dir.path().join("log")), file_spec(&path));
     let Err(LogError::Config(message)) = lane.resume(&[9]) else { panic!("it is short") };
     assert!(message.contains("has 2 bytes, but 9"), "{message}");
 }
 
 #[test]
+fn a_pipe_is_refused_and_not_waited_for() {
+    let dir = temporary();
+    let path = dir.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let mut lane = log(&open(&dir.path().join("log")), file_spec(&path));
+    let Err(LogError::Config(message)) = lane.resume(&[0]) else { panic!("it is a pipe") };
+    assert!(message.contains("is not a regular file"), "{message}");
+}
+
+#[test]
 fn from_behind_any_record_exactly_the_rest_comes() {
     let dir = temporary();
-    let cluster = open(dir.path());
+    let cluster = open(&dir.path().join("log"));
     let path = dir.path().join("a.ndjson");
     let contents = "[ab\n]{0,40}\r?\n?";
     let result = TestRunner::default().run(&contents, |content| {

@@ -277,6 +277,21 @@ fn one_pipelines_output_is_anothers_input() {
 }
 
 #[test]
+fn a_directory_that_holds_something_else_is_left_alone() {
+    for (file, content) in [("letter.txt", "dear"), ("lock", "not a process id")] {
+        let dir = temporary();
+        std::fs::write(dir.path().join(file), content).unwrap();
+        let error = EmbeddedCluster::open(dir.path(), false).unwrap_err();
+        assert!(matches!(error, EmbeddedError::Config(_)), "{error}");
+        assert!(error.to_string().contains(&format!("it holds `{file}`")), "{error}");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+        assert_eq!(std::fs::read_to_string(dir.path().join(file)).unwrap(), content);
+        let error = EmbeddedCluster::open(&dir.path().join(file), false).unwrap_err();
+        assert!(error.to_string().contains("is not a directory"), "{error}");
+    }
+}
+
+#[test]
 fn the_second_process_is_told_who_has_the_directory() {
     let dir = temporary();
     let _cluster = open(dir.path());
