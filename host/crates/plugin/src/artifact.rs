@@ -2,7 +2,11 @@
 //!
 //! Keeps true: a file that is cut, padded or not a component never gets further than this.
 
-use std::{fmt, fs, io::Read, path::Path};
+use std::{
+    fmt, fs,
+    io::{self, Read as _},
+    path::Path,
+};
 
 use sha2::{Digest, Sha256};
 use wasmparser::{ComponentImport, ComponentTypeRef, Encoding, Parser, Payload};
@@ -50,6 +54,12 @@ impl Artifact {
     /// When it cannot be read, is too large, or is not a whole component.
     pub fn read(path: &Path, max: u64) -> Result<Self, GateError> {
         let unreadable = |source| GateError::Unreadable { path: path.to_owned(), source };
+        let metadata = fs::metadata(path).map_err(unreadable)?;
+        // Opening a pipe would wait for its writer; a device has no end.
+        if !metadata.is_file() {
+            let why = "it is not a regular file";
+            return Err(unreadable(io::Error::new(io::ErrorKind::InvalidInput, why)));
+        }
         let file = fs::File::open(path).map_err(unreadable)?;
         let size = file.metadata().map_err(unreadable)?.len();
         if size > max {

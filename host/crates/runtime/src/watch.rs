@@ -9,7 +9,8 @@
 //! over before.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Read as _},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     thread::JoinHandle,
@@ -30,11 +31,17 @@ pub struct WatchOptions {
     pub settle: Duration,
     /// How often the file is looked at without a notification.
     pub poll: Duration,
+    /// A longer file is not read, bytes.
+    pub bytes_max: u64,
 }
 
 impl Default for WatchOptions {
     fn default() -> Self {
-        Self { settle: Duration::from_millis(200), poll: Duration::from_secs(2) }
+        Self {
+            settle: Duration::from_millis(200),
+            poll: Duration::from_secs(2),
+            bytes_max: 64 << 20,
+        }
     }
 }
 
@@ -46,6 +53,7 @@ struct Fingerprint {
     inode: u64,
     size: u64,
     modified: (i64, i64),
+    is_regular: bool,
 }
 
 fn fingerprint(path: &Path) -> io::Result<Fingerprint> {
@@ -57,6 +65,7 @@ fn fingerprint(path: &Path) -> io::Result<Fingerprint> {
         inode: metadata.ino(),
         size: metadata.len(),
         modified: (metadata.mtime(), metadata.mtime_nsec()),
+        is_regular: metadata.is_file(),
     })
 }
 
@@ -187,7 +196,15 @@ impl<F: FnMut(Vec<u8>, &str)> Watched<F> {
                 now = before;
                 continue;
             }
-            let (Ok(bytes), Ok(after)) = (fs::read(&self.path), fingerprint(&self.path)) else {
+            // Opening a pipe would wait for its writer; a device has no end.
+            if let Some(why) = self.unreadable(&now) {
+                let path = self.path.display();
+                tracing::warn!("the plugin file {path} has changed and is not read: {why}");
+                self.seen = Some(now);
+                return Some(());
+            }
+            let read = read_at_most(&self.path, self.options.bytes_max);
+            let (Ok(bytes), Ok(after)) = (read, fingerprint(&self.path)) else {
                 return Some(());
             };
             if after != now || bytes.len() as u64 != now.size {
@@ -204,6 +221,14 @@ impl<F: FnMut(Vec<u8>, &str)> Watched<F> {
         }
     }
 
+    fn unreadable(&self, file: &Fingerprint) -> Option<String> {
+        let (size, max) = (file.size, self.options.bytes_max);
+        if !file.is_regular {
+            return Some("it is not a regular file".to_owned());
+        }
+        (size > max).then(|| format!("it has {size} bytes, more than the {max} allowed"))
+    }
+
     fn hand_over(&mut self, bytes: Vec<u8>) {
         let digest = digest_of(&bytes);
         if digest != self.handed_over {
@@ -211,6 +236,13 @@ impl<F: FnMut(Vec<u8>, &str)> Watched<F> {
             self.handed_over = digest;
         }
     }
+}
+
+/// Reads a file; of one that grows meanwhile not more than a byte over `max`.
+fn read_at_most(path: &Path, max: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    fs::File::open(path)?.take(max.saturating_add(1)).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Returns whether a WebAssembly file ends where its last section ends. Anything else counts as
@@ -255,8 +287,11 @@ mod tests {
 
     use super::*;
 
-    const OPTIONS: WatchOptions =
-        WatchOptions { settle: Duration::from_millis(20), poll: Duration::from_millis(50) };
+    const OPTIONS: WatchOptions = WatchOptions {
+        settle: Duration::from_millis(20),
+        poll: Duration::from_millis(50),
+        bytes_max: 1 << 10,
+    };
     const DEADLINE: Duration = Duration::from_secs(20);
 
     /// A WebAssembly file with one custom section that holds `text`.
@@ -340,6 +375,26 @@ mod tests {
         fs::remove_file(&path).unwrap();
         fs::write(&path, component("two")).unwrap();
         assert_eq!(changes.recv_timeout(DEADLINE), Ok(component("two")));
+    }
+
+    #[test]
+    fn what_is_no_regular_file_or_too_long_is_not_read() {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("p.wasm");
+        let new = folder.path().join("p.wasm.new");
+        fs::write(&path, component("one")).unwrap();
+        let (watch, changes) = watch(&path, &component("one"));
+        let status = std::process::Command::new("mkfifo").arg(&new).status().unwrap();
+        assert!(status.success());
+        fs::rename(&new, &path).unwrap();
+        assert!(changes.recv_timeout(OPTIONS.settle * 10).is_err(), "a pipe was handed over");
+        fs::File::create(&new).unwrap().set_len(OPTIONS.bytes_max + 1).unwrap();
+        fs::rename(&new, &path).unwrap();
+        assert!(changes.recv_timeout(OPTIONS.settle * 10).is_err(), "it is too long");
+        fs::write(&new, component("two")).unwrap();
+        fs::rename(&new, &path).unwrap();
+        assert_eq!(changes.recv_timeout(DEADLINE), Ok(component("two")));
+        drop(watch);
     }
 
     #[test]

@@ -52,6 +52,7 @@ impl Reloading {
             watch: WatchOptions {
                 settle: Duration::from_millis(10),
                 poll: Duration::from_millis(50),
+                ..WatchOptions::default()
             },
         });
         Self { topics, folder, supervisor, reloader: reloader.unwrap() }
