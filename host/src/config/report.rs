@@ -7,6 +7,9 @@ use std::fmt::Write as _;
 
 use super::node::{Origin, Place};
 
+/// How much of a line is shown, in characters.
+const EXCERPT_CHARS: usize = 160;
+
 /// One thing that is wrong, or (as a warning) may be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
@@ -76,12 +79,7 @@ pub fn render(problem: &Problem, severity: &str, file: &str, text: &str) -> Stri
             let number = place.line.to_string();
             let gutter = " ".repeat(number.len());
             let source = text.lines().nth(place.line - 1).unwrap_or_default();
-            let indent: String = source
-                .chars()
-                .take(place.column.saturating_sub(1))
-                .map(|letter| if letter == '\t' { '\t' } else { ' ' })
-                .collect();
-            let carets = "^".repeat(place.width.max(1));
+            let Excerpt { shown: source, indent, carets } = excerpt(source, place);
             lines.push_str(&format!(
                 "{gutter}--> {file}:{number}:{column}\n{gutter} |\n{number} | {source}\n{gutter} | {indent}{carets}\n",
                 column = place.column,
@@ -95,6 +93,34 @@ pub fn render(problem: &Problem, severity: &str, file: &str, text: &str) -> Stri
         lines.push_str(&format!("  = {help}\n"));
     }
     lines
+}
+
+/// The part of a line that is shown, and what stands under it.
+struct Excerpt {
+    shown: String,
+    indent: String,
+    carets: String,
+}
+
+/// Returns a line around a place; of a long one what lies before and behind is left out.
+fn excerpt(line: &str, place: &Place) -> Excerpt {
+    let column = place.column.saturating_sub(1);
+    let from = if line.chars().nth(EXCERPT_CHARS).is_none() {
+        0
+    } else {
+        column.saturating_sub(EXCERPT_CHARS / 2)
+    };
+    let mut letters = line.chars().skip(from);
+    let part: String = letters.by_ref().take(EXCERPT_CHARS).collect();
+    let before = if from > 0 { "…" } else { "" };
+    let behind = if letters.next().is_some() { "…" } else { "" };
+    let indent: String = before
+        .chars()
+        .chain(part.chars().take(column - from))
+        .map(|letter| if letter == '\t' { '\t' } else { ' ' })
+        .collect();
+    let carets = "^".repeat(place.width.clamp(1, EXCERPT_CHARS));
+    Excerpt { shown: format!("{before}{part}{behind}"), indent, carets }
 }
 
 /// Returns the word nearest to what was written, when one is near.
@@ -119,5 +145,24 @@ pub fn one_of(words: &[&str]) -> String {
         [] => "nothing".to_owned(),
         [word] => (*word).to_owned(),
         [first @ .., last] => format!("{} or {last}", first.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_long_line_the_part_around_the_place_is_shown() {
+        let text = format!("{}wrong{}", "a".repeat(1_000), "b".repeat(1_000_000));
+        let place = Place { line: 1, column: 1_001, width: 2_000_000, ..Place::default() };
+        let said = render(&Problem::new("", place, "it is".to_owned()), "error", "f", &text);
+        assert!(said.contains("…aaa") && said.contains("awrongb") && said.contains("b…"), "{said}");
+        assert!(said.chars().count() < 600, "{said}");
+        let column = |text: &str, word: &str| {
+            let line = text.lines().find(|line| line.contains(word)).unwrap();
+            line.split(word).next().unwrap().chars().count()
+        };
+        assert_eq!(column(&said, "wrong"), column(&said, "^"));
     }
 }
