@@ -65,6 +65,11 @@ pub fn write(path: &Path) -> Result<Written, Failure> {
              first"
         )));
     }
+    if is_taken(name) {
+        return Err(Failure::usage(format!(
+            "`{name}` is the name of a crate that the new one uses; choose another"
+        )));
+    }
     if path.exists() {
         return Err(Failure::usage(format!(
             "{} exists already; choose another name, or remove it",
@@ -84,9 +89,37 @@ pub fn write(path: &Path) -> Result<Written, Failure> {
     Ok(Written { path: path.to_owned() })
 }
 
+/// Whether a crate of this name is among those that the new one uses.
+fn is_taken(name: &str) -> bool {
+    const OF_RUST: [&str; 5] = ["alloc", "core", "proc_macro", "std", "test"];
+    let (_, manifest) = FILES[0];
+    let mut used = manifest
+        .lines()
+        .skip_while(|line| *line != "[dependencies]")
+        .skip(1)
+        .take_while(|line| !line.starts_with('['))
+        .filter_map(|line| line.split_once(" = "))
+        .map(|(used, _)| used.replace('-', "_"));
+    let module = name.replace('-', "_");
+    OF_RUST.contains(&module.as_str()) || used.any(|used| used == module)
+}
+
 fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
     let written =
         path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(path, text));
     written
         .map_err(|error| Failure::usage(format!("{} cannot be written: {error}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crate_that_the_new_one_uses_lends_it_no_name() {
+        for name in ["serde", "serde_json", "serde-json", "dovetail-sdk", "std", "proc-macro"] {
+            assert!(is_taken(name), "{name}");
+        }
+        assert!(!is_taken("my-join"));
+    }
 }
