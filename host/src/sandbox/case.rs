@@ -16,6 +16,9 @@ use crate::config::{
 /// 2026-01-01T00:00:00Z in ms: what `+0s` means unless `base:` says otherwise.
 pub(crate) const BASE_DEFAULT: i64 = 1_767_225_600_000;
 
+/// How many partitions an input of a case may have.
+const PARTITIONS_MAX: u16 = 256;
+
 const STEPS: [&str; 9] = [
     "in",
     "watermark",
@@ -158,8 +161,8 @@ impl Reader {
                 Vec::new()
             }
         };
-        let partitions = node.get("partitions").and_then(|node| self.count(node));
-        let partitions = partitions.and_then(|count| u16::try_from(count).ok());
+        let partitions =
+            node.get("partitions").and_then(|node| self.in_range(node, 1, PARTITIONS_MAX));
         let pipeline = folder.join(pipeline);
         Case { name, pipeline, base: self.base, partitions, steps, line: node.place.line }
     }
@@ -203,7 +206,7 @@ impl Reader {
 
     fn record(&mut self, node: &Node, input: &str) -> Option<Action> {
         let partition = match node.get("partition") {
-            Some(partition) => u16::try_from(self.count(partition)?).ok()?,
+            Some(partition) => self.in_range(partition, 0, PARTITIONS_MAX - 1)?,
             None => 0,
         };
         let headers = self.headers(node.get("headers"));
@@ -337,6 +340,16 @@ impl Reader {
         count
     }
 
+    /// A number within bounds, both included.
+    fn in_range(&mut self, node: &Node, from: u16, to: u16) -> Option<u16> {
+        let text = text_of(node);
+        let number = text.parse().ok().filter(|number| (from..=to).contains(number));
+        if number.is_none() {
+            self.problem(&node.place, format!("expected {from} to {to}, found `{text}`"));
+        }
+        number
+    }
+
     fn only(&mut self, node: &Node, known: &[&str]) {
         let Value::Map(entries) = &node.value else { return };
         for entry in entries.iter().filter(|entry| !known.contains(&entry.key.as_str())) {
@@ -362,5 +375,33 @@ fn bytes_of(node: &Node) -> Option<String> {
         Value::Scalar(scalar) if scalar.is_null() => None,
         Value::Scalar(scalar) => Some(scalar.text.clone()),
         Value::List(_) | Value::Map(_) => Some(node.to_json().to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partitions_beyond_the_bound_are_refused_with_their_line() {
+        let case = |partitions: &str, partition: &str| {
+            let text = format!(
+                "name: n\npartitions: {partitions}\nsteps:\n  - {{ in: a, value: 1, partition: \
+                 {partition} }}\n"
+            );
+            parse(Path::new("tests/a.yaml"), &text).map_err(|problems| {
+                let said = problems.iter().map(|problem| (problem.place.line, &problem.message));
+                said.map(|(line, message)| format!("{line}: {message}")).collect::<Vec<_>>()
+            })
+        };
+        assert_eq!(case("256", "255").unwrap()[0].steps.len(), 1);
+        for many in ["0", "257", "65535", "65536", "-1"] {
+            let said = format!("2: expected 1 to 256, found `{many}`");
+            assert_eq!(case(many, "0").unwrap_err(), [said]);
+        }
+        for far in ["256", "65536", "x"] {
+            let said = format!("4: expected 0 to 255, found `{far}`");
+            assert_eq!(case("1", far).unwrap_err(), [said]);
+        }
     }
 }
