@@ -72,13 +72,34 @@ impl std::error::Error for Failure {}
 
 impl From<crate::config::LoadError> for Failure {
     fn from(error: crate::config::LoadError) -> Self {
-        Self::configuration(error.to_string())
+        match &error {
+            crate::config::LoadError::Unreadable { .. } => Self::usage(error.to_string()),
+            crate::config::LoadError::Invalid(_) => Self::configuration(error.to_string()),
+        }
     }
 }
 
 impl From<crate::config::report::Problems> for Failure {
     fn from(problems: crate::config::report::Problems) -> Self {
         Self::configuration(problems.to_string())
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        let is_missing = |cause: &(dyn std::error::Error + 'static)| {
+            let file = cause.downcast_ref::<std::io::Error>();
+            let pipeline = cause.downcast_ref::<crate::config::LoadError>();
+            file.is_some_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+                || matches!(pipeline, Some(crate::config::LoadError::Unreadable { .. }))
+        };
+        let failure = error.chain().find_map(|cause| cause.downcast_ref::<Self>());
+        let exit = match failure {
+            Some(failure) => failure.exit,
+            None if error.chain().any(is_missing) => Exit::Usage,
+            None => Exit::Configuration,
+        };
+        Self { exit, message: format!("{error:#}") }
     }
 }
 

@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use serde_json::json;
 
 pub use self::prepare::{Engine, MakeNative};
@@ -27,7 +27,7 @@ use self::{
     play::{Mismatch, Mode, Played, play},
     prepare::Prepared,
 };
-use crate::config::report::Problems;
+use crate::{config::report::Problems, failure::Failure};
 
 /// What `dovetail test` was asked for.
 #[derive(Debug, Clone)]
@@ -143,7 +143,9 @@ impl Outcome {
 pub fn run(options: &Options) -> Result<Outcome> {
     let files = find(&options.paths)?;
     if files.is_empty() {
-        bail!("no case found: a case is a .yaml file beside its pipeline, in a folder `tests`");
+        let message =
+            "no case found: a case is a .yaml file beside its pipeline, in a folder `tests`";
+        return Err(Failure::usage(message).into());
     }
     let meter = Meter::default();
     let mut bench =

@@ -52,13 +52,15 @@ impl std::fmt::Debug for Fitted {
 ///
 /// # Errors
 ///
-/// Why it is refused, or everything that does not fit.
+/// Why it is refused (as wrong use where there is no such file), or everything that does not fit.
 pub fn fit(loaded: Loaded) -> Result<Fitted, Failure> {
     let config = &loaded.config;
     let gate = PluginGate::new(&config.plugin.limits)?;
     let revision = gate.load(&config.plugin.file, &config.plugin.config).map_err(|reason| {
         let help = "`dovetail build` makes it; `dovetail plugin inspect` says what it wants";
-        Failure::from(loaded.problems(vec![loaded.problem("plugin.file", reason, help)]))
+        let failure =
+            Failure::from(loaded.problems(vec![loaded.problem("plugin.file", reason, help)]));
+        if config.plugin.file.exists() { failure } else { Failure::usage(failure.message) }
     })?;
     let fit = roles::fit(&loaded, revision.descriptor())
         .map_err(|problems| Failure::from(loaded.problems(problems)))?;

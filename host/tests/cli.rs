@@ -226,13 +226,26 @@ fn plugin_says_what_it_is() {
 fn exit_codes_tell_usage_from_configuration() {
     let folder = tempfile::tempdir().unwrap();
     fail(folder.path(), &["walk"], 2);
-    assert_says(&fail(folder.path(), &["run"], 78), &["pipeline.yaml cannot be read"]);
+    for missing in [&["run"][..], &["validate"], &["test"], &["test", "tests/no.yaml"]] {
+        fail(folder.path(), missing, 2);
+    }
+    assert_says(&fail(folder.path(), &["run"], 2), &["pipeline.yaml cannot be read"]);
+    let inspect = ["plugin", "inspect", "no.wasm"];
+    assert_says(&fail(folder.path(), &inspect, 2), &["no.wasm cannot be read"]);
     fs::write(folder.path().join("pipeline.yaml"), "pipelin: x\n").unwrap();
     assert_says(
         &fail(folder.path(), &["run"], 78),
         &["unknown key `pipelin`; did you mean `pipeline`?", "--> pipeline.yaml:1:1"],
     );
     fail(folder.path(), &["validate"], 1);
+    let input = "inputs: { a: { file: a.ndjson, key: { from: value, path: $.id } } }";
+    let no_plugin = format!("pipeline: x\n{input}\nplugin: {{ file: no.wasm }}\n");
+    fs::write(folder.path().join("pipeline.yaml"), no_plugin).unwrap();
+    for command in ["run", "validate"] {
+        let said = fail(folder.path(), &[command], 2);
+        assert_says(&said, &["no.wasm cannot be read", "--> pipeline.yaml:3"]);
+    }
+    assert_says(&fail(folder.path(), &["new", "serde-json"], 2), &["choose another"]);
     let unreachable = ["status", "--url", "http://127.0.0.1:1"];
     assert_says(&fail(folder.path(), &unreachable, 2), &["no pipeline answers at"]);
     assert_says(&fail(folder.path(), &["new", "Not A Name"], 2), &["is no name for a crate"]);

@@ -1,6 +1,9 @@
 //! `dovetail plugin`.
 
-use std::path::PathBuf;
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use clap::{Args, Subcommand};
 use dovetail_admin::view::RevisionView;
@@ -157,12 +160,20 @@ fn expiry(state: &StateDescriptor) -> Option<String> {
 }
 
 fn push(args: &PushArgs) -> Result<(), Failure> {
-    let bytes = std::fs::read(&args.wasm).map_err(|error| {
+    let bytes = read(&args.wasm).map_err(|error| {
         Failure::usage(format!("{} cannot be read: {error}", args.wasm.display()))
     })?;
     let answer = args.at.client()?.post("/api/v1/plugin", &args.at.token()?, &bytes)?;
     let digest = answer.get("digest").and_then(Value::as_str).unwrap_or_default();
     terminal::print(&format!("every lane runs {digest}\n"))
+}
+
+/// Reads a regular file: opening a pipe would wait for its writer.
+fn read(file: &Path) -> io::Result<Vec<u8>> {
+    if !std::fs::metadata(file)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    std::fs::read(file)
 }
 
 fn list(args: &ListArgs) -> Result<(), Failure> {

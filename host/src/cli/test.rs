@@ -26,8 +26,7 @@ pub(super) fn run(args: &TestArgs) -> Result<(), Failure> {
         update: args.update,
         engine: sandbox::Engine::default(),
     };
-    let outcome =
-        sandbox::run(&options).map_err(|error| Failure::configuration(format!("{error:#}")))?;
+    let outcome = sandbox::run(&options)?;
     match args.output {
         Format::Table => terminal::print(&outcome.to_text())?,
         Format::Json => terminal::print(&format!("{:#}\n", outcome.to_json()))?,

@@ -2,7 +2,7 @@
 
 use std::{fmt, path::Path, sync::Arc};
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use dovetail_codec::Decoder;
 use dovetail_core::{
     epoch::LaneId,
@@ -19,6 +19,7 @@ use dovetail_state::{Claim, MemoryBudget, StateDirectory};
 use super::meter::{Meter, Metered};
 use crate::{
     config::{self, Environment, Loaded},
+    failure::Failure,
     wiring::{self, gate::PluginGate, options::InputFacts, roles::Fit},
 };
 
@@ -72,10 +73,14 @@ impl Prepared {
             }
             None => {
                 let plugin = &loaded.config.plugin;
-                let gate =
-                    PluginGate::new(&plugin.limits).map_err(|failure| anyhow!(failure.message))?;
-                let revision =
-                    gate.load(&plugin.file, &plugin.config).map_err(|reason| anyhow!(reason))?;
+                let gate = PluginGate::new(&plugin.limits)?;
+                let revision = gate.load(&plugin.file, &plugin.config).map_err(|reason| {
+                    if plugin.file.exists() {
+                        Failure::configuration(reason)
+                    } else {
+                        Failure::usage(reason)
+                    }
+                })?;
                 (revision.descriptor().clone(), Function::Component(revision, gate.limits()))
             }
         };

@@ -2,8 +2,8 @@
 
 use std::{
     fs::File,
-    io::{BufRead as _, BufReader},
-    path::PathBuf,
+    io::{self, BufRead as _, BufReader},
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
@@ -92,7 +92,7 @@ impl EmbeddedBackend {
                 InputFrom::Topic(_) => {}
                 InputFrom::Files(files) => {
                     let unreadable = files.iter().filter_map(|file| {
-                        let error = File::open(file).err()?;
+                        let error = open(file).err()?;
                         Some(loaded.problem(
                             &format!("inputs.{}.file", input.name),
                             format!("{} cannot be read: {error}", file.display()),
@@ -186,7 +186,12 @@ impl Backend for EmbeddedBackend {
         let follows = config.outputs.iter().map(|output| &output.follow);
         for file in follows.chain([&config.dead_letters.follow]).flatten() {
             if let Some(folder) = file.parent() {
-                std::fs::create_dir_all(folder)?;
+                std::fs::create_dir_all(folder).map_err(|error| {
+                    let folder = folder.display();
+                    Failure::configuration(format!(
+                        "the folder {folder} of a followed file cannot be made: {error}"
+                    ))
+                })?;
             }
         }
         Ok(())
@@ -253,7 +258,7 @@ impl EmbeddedBackend {
             InputFrom::Files(files) => {
                 let mut records = Vec::new();
                 for file in files {
-                    let lines = BufReader::new(File::open(file)?).split(b'\n');
+                    let lines = BufReader::new(open(file)?).split(b'\n');
                     for line in lines.take(count.div_ceil(files.len())) {
                         records.push(Record { value: Some(line?.into()), ..Record::default() });
                     }
@@ -262,6 +267,14 @@ impl EmbeddedBackend {
             }
         }
     }
+}
+
+/// Opens a regular file: opening a pipe would wait for its writer.
+fn open(file: &Path) -> io::Result<File> {
+    if !std::fs::metadata(file)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    File::open(file)
 }
 
 fn source_spec(config: &Config, source: Source) -> SourceSpec {
