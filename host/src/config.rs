@@ -161,7 +161,8 @@ pub fn load_text(
     layers::overlay_options(&mut tree, &environment.options, &mut reader.problems);
     let around = read::Surroundings { base, lookup: &lookup };
     let config = read::read(&mut reader, &tree, &around);
-    check::check(&mut reader, &config);
+    let name = Path::new(&file).file_name().unwrap_or_default();
+    check::check(&mut reader, &config, &base.join(name));
     let reader::Reader { mut problems, warnings, effective, places } = reader;
     if problems.is_empty() {
         Ok(Loaded { config, warnings, file, text, effective, places })

@@ -330,3 +330,39 @@ fn warnings_name_what_may_hurt() {
         &["idle_after: never", "is half of kafka.transaction_timeout (20s) or more"],
     );
 }
+
+#[test]
+fn a_followed_file_is_nobody_elses() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    for file in ["orders-0.ndjson", "p.wasm", "pipeline.yaml"] {
+        std::fs::write(at(file), "").unwrap();
+    }
+    std::fs::create_dir(at("folder")).unwrap();
+    std::os::unix::fs::symlink("orders-0.ndjson", at("link")).unwrap();
+    std::os::unix::fs::symlink("twice.ndjson", at("dangling")).unwrap();
+    std::fs::hard_link(at("p.wasm"), at("hard")).unwrap();
+    let load = |follow: &str| {
+        let text = FILES.replace("follow: results.ndjson", &format!("follow: {follow}"));
+        let text = format!("{text}dead_letters: {{ follow: ./folder/../twice.ndjson }}\n");
+        load_text("pipeline.yaml", text, folder.path(), &Environment::default())
+    };
+    for (follow, said) in [
+        ("orders-0.ndjson", "is a file of the input `orders`"),
+        ("folder/../orders-1.ndjson", "is a file of the input `orders`"),
+        ("link", "is a file of the input `orders`"),
+        ("p.wasm", "is the plugin's file"),
+        ("hard", "is the plugin's file"),
+        ("pipeline.yaml", "is the pipeline file"),
+        ("data/lock", "lies in `embedded.dir`"),
+        ("folder", "is not a regular file"),
+        ("/dev/null", "is not a regular file"),
+        ("twice.ndjson", "is the file of `outputs.main.follow` already"),
+        ("dangling", "is the file of `outputs.main.follow` already"),
+    ] {
+        let problems = load(follow).expect_err(follow);
+        assert_says(&problems.render(), &[said]);
+        assert_eq!(problems.problems.len(), 1, "{}", problems.render());
+    }
+    load("data.ndjson").unwrap();
+}

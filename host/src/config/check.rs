@@ -2,7 +2,9 @@
 //!
 //! What needs the plugin's `describe` or a broker is checked in wiring.
 
-use std::collections::BTreeMap;
+mod files;
+
+use std::{collections::BTreeMap, path::Path};
 
 use dovetail_core::options::LatePolicy;
 
@@ -13,10 +15,11 @@ use super::{
     units::show_ms,
 };
 
-/// Adds what contradicts itself, and warnings.
-pub(super) fn check(reader: &mut Reader, config: &Config) {
+/// Adds what contradicts itself, and warnings. `pipeline_file` is where it was read.
+pub(super) fn check(reader: &mut Reader, config: &Config, pipeline_file: &Path) {
     check_inputs(reader, config);
     check_topics(reader, config);
+    files::check(reader, config, pipeline_file);
     check_roles(reader, config);
     check_times(reader, config);
     warn(reader, config);
