@@ -5,7 +5,10 @@
 
 use std::{
     ops::ControlFlow,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -31,9 +34,10 @@ const END_PATIENCE: Duration = Duration::from_secs(3);
 const WAIT_STEP: Duration = Duration::from_millis(50);
 const BATCH_RECORDS: usize = 100;
 
-/// Visits the records from `from` on; returns the end.
+/// Visits the records from `from` on; returns the end. Gives up when the lane is to stop.
 pub(crate) fn read(
     options: &LaneLogOptions,
+    stopping: &AtomicBool,
     from: i64,
     visit: &mut dyn FnMut(i64, Bytes) -> ControlFlow<()>,
 ) -> Result<i64, LogError> {
@@ -70,6 +74,10 @@ pub(crate) fn read(
     let mut deadline = Instant::now() + PATIENCE;
     let mut outage = String::new();
     loop {
+        if stopping.load(Ordering::Relaxed) {
+            let what = "the lane is to stop while its journal is read";
+            return Err(LogError::Doubt(what.to_owned()));
+        }
         if queue.take_batch(&mut batch) > 0 {
             deadline = Instant::now() + PATIENCE;
             if visit_batch(&batch, end, visit)?.is_break() {

@@ -5,7 +5,10 @@
 
 use std::{
     ops::ControlFlow,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -29,6 +32,8 @@ pub struct KafkaLog {
     options: LaneLogOptions,
     clock: Box<dyn Clock>,
     signal: Arc<Signal>,
+    /// Whether the lane is to stop.
+    stopping: Arc<AtomicBool>,
     producer: Option<LaneProducer>,
     consumer: Option<LaneConsumer>,
 }
@@ -50,7 +55,14 @@ impl KafkaLog {
         let signal = Signal::new()
             .map_err(|error| LogError::Doubt(format!("a file descriptor to wait on: {error}")))?;
         let signal = Arc::new(signal);
-        Ok(Self { options, clock, signal, producer: None, consumer: None })
+        Ok(Self {
+            options,
+            clock,
+            signal,
+            stopping: Arc::default(),
+            producer: None,
+            consumer: None,
+        })
     }
 
     fn drop_clients(&mut self) {
@@ -73,7 +85,7 @@ impl Log for KafkaLog {
         // Both connect at the same time.
         self.consumer = Some(LaneConsumer::new(&self.options, &self.signal)?);
         let mut producer = LaneProducer::new(&self.options)?;
-        producer.acquire()?;
+        producer.acquire(&self.stopping)?;
         self.producer = Some(producer);
         Ok(())
     }
@@ -85,7 +97,7 @@ impl Log for KafkaLog {
         let deadline = Instant::now() + 2 * self.options.transaction_timeout;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let failure = match self.consumer()?.committed(left.min(REQUEST_TIMEOUT)) {
+            let failure = match self.consumer()?.committed(left.min(REQUEST_TIMEOUT / 2)) {
                 Ok(committed) => return Ok(committed),
                 Err(failure) => failure,
             };
@@ -100,7 +112,8 @@ impl Log for KafkaLog {
                     | Code::CoordinatorNotAvailable
                     | Code::NotCoordinator
             );
-            if !may_pass || left.is_zero() {
+            let stops = self.stopping.load(Ordering::Relaxed);
+            if !may_pass || left.is_zero() || stops {
                 return Err(of_call("reading the committed positions", &failure));
             }
             self.signal.wait(RETRY_STEP);
@@ -115,7 +128,7 @@ impl Log for KafkaLog {
         if !self.options.exactly_once {
             return Ok(0);
         }
-        journal::read(&self.options, from, visit)
+        journal::read(&self.options, &self.stopping, from, visit)
     }
 
     fn start_positions(&mut self) -> Result<Vec<i64>, LogError> {
@@ -154,6 +167,10 @@ impl Log for KafkaLog {
     fn waker(&self) -> Waker {
         let signal = Arc::clone(&self.signal);
         Arc::new(move || signal.raise())
+    }
+
+    fn heed(&mut self, stopping: &Arc<AtomicBool>) {
+        self.stopping = Arc::clone(stopping);
     }
 
     fn commit(&mut self, transaction: &Transaction<'_>) -> Result<i64, LogError> {

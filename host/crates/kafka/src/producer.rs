@@ -6,6 +6,7 @@
 
 use std::{
     ffi::CString,
+    sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
@@ -99,20 +100,22 @@ impl LaneProducer {
         })
     }
 
-    /// Becomes the lane's only writer.
-    pub(crate) fn acquire(&mut self) -> Result<(), LogError> {
+    /// Becomes the lane's only writer; gives up when the lane is to stop.
+    pub(crate) fn acquire(&mut self, stopping: &AtomicBool) -> Result<(), LogError> {
         if !self.is_exactly_once {
             return Ok(());
         }
         let deadline = Instant::now() + 2 * self.timeout;
+        // An attempt that is over goes on in the background; between two of them a stop is heard.
+        let attempt = REQUEST_TIMEOUT / 5;
         // With a connection at hand the next call does not wait for one in steps of half a second.
-        if let Err(failure) = self.client.fetch_metadata(REQUEST_TIMEOUT) {
+        if let Err(failure) = self.client.fetch_metadata(attempt) {
             debug!(%failure, "no metadata yet");
         }
         let mut reports = Reports::default();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let result = self.client.init_transactions(left.min(REQUEST_TIMEOUT));
+            let result = self.client.init_transactions(left.min(attempt));
             reports.collect(&self.client);
             let Err(failure) = result else { break };
             if failure.code == Code::InvalidTransactionTimeout {
@@ -120,7 +123,8 @@ impl LaneProducer {
                 return Err(failure::transaction_timeout_too_long(ours, None));
             }
             let may_retry = failure.is_retriable && !failure.is_fatal;
-            if !may_retry || left.is_zero() {
+            let stops = stopping.load(Ordering::Relaxed);
+            if !may_retry || left.is_zero() || stops {
                 return Err(self.acquire_error(&failure, &reports));
             }
         }
