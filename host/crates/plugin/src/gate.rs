@@ -17,7 +17,7 @@ use crate::{
     failure::{TEXT_BYTES_MAX, classify, cut},
     imports::{self, OFFERED},
     instance::{Build, Live, LiveError},
-    limits::Limits,
+    limits::{COMPONENT_BYTES_MAX, Limits},
     revision::{Inner, Revision},
     store::{HostState, Phase},
     symbols::Symbols,
@@ -37,7 +37,7 @@ pub struct GateOptions {
 
 impl Default for GateOptions {
     fn default() -> Self {
-        Self { file_bytes_max: 64 << 20, limits: Limits::default() }
+        Self { file_bytes_max: COMPONENT_BYTES_MAX, limits: Limits::default() }
     }
 }
 

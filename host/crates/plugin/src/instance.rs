@@ -139,6 +139,7 @@ impl Build {
 pub struct Instance {
     revision: Revision,
     limits: Limits,
+    outputs: Option<Arc<[u32]>>,
     live: Option<Live>,
     is_fresh_per_call: bool,
     calls: u64,
@@ -159,6 +160,7 @@ impl Instance {
         Self {
             revision,
             limits,
+            outputs: None,
             live: None,
             is_fresh_per_call: false,
             calls: 0,
@@ -170,6 +172,13 @@ impl Instance {
     #[must_use]
     pub fn revision(&self) -> &Revision {
         &self.revision
+    }
+
+    /// Says which of the lane's outputs each output of `describe` is, where the lane numbers them
+    /// in another order.
+    pub fn number_outputs(&mut self, outputs: Vec<u32>) {
+        self.outputs = Some(outputs.into());
+        self.drop_live();
     }
 
     /// Makes every call run on a fresh instance (or no longer): what a plugin keeps in its memory
@@ -224,6 +233,7 @@ impl Instance {
     fn live(&mut self) -> Result<&mut Live, CallFailure> {
         if self.live.is_none() {
             let mut live = Live::new(self.revision.build(), &self.limits)?;
+            live.store.data_mut().outputs.clone_from(&self.outputs);
             let opened = live.open(self.revision.config(), &self.limits);
             let peak = live.store.data().memory_bytes_peak();
             self.memory_bytes_peak = self.memory_bytes_peak.max(peak);

@@ -33,6 +33,6 @@ pub use self::{
     gate::{Gate, GateOptions},
     guest_build::{BuildError, build_guest},
     instance::Instance,
-    limits::Limits,
+    limits::{COMPONENT_BYTES_MAX, Limits},
     revision::Revision,
 };

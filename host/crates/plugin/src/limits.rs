@@ -3,6 +3,9 @@
 
 use std::time::Duration;
 
+/// The default of the largest plugin file, in bytes.
+pub const COMPONENT_BYTES_MAX: u64 = 64 << 20;
+
 /// Limits of an instance and of its calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {

@@ -54,6 +54,8 @@ pub(crate) struct HostState {
     pub(crate) context: Option<Box<Context>>,
     pub(crate) phase: Phase,
     pub(crate) early: Vec<Early>,
+    /// `outputs[n]` is the lane's number for the guest's output n; `None`: the same numbers.
+    pub(crate) outputs: Option<Arc<[u32]>>,
     panic_message: Option<String>,
     memory_bytes: usize,
     limits: Limits,
@@ -67,6 +69,7 @@ impl HostState {
             context: None,
             phase: Phase::Instantiate,
             early: Vec::new(),
+            outputs: None,
             panic_message: None,
             memory_bytes: 0,
             limits: *limits,
@@ -86,6 +89,14 @@ impl HostState {
     /// Returns the most linear memory held so far, in bytes.
     pub(crate) fn memory_bytes_peak(&self) -> usize {
         self.memory_bytes_peak
+    }
+
+    /// Returns the lane's number for an output of the guest; `None`: it declares fewer.
+    pub(crate) fn lane_output(&self, output: u32) -> Option<u32> {
+        match &self.outputs {
+            None => Some(output),
+            Some(outputs) => outputs.get(usize::try_from(output).ok()?).copied(),
+        }
     }
 
     pub(crate) fn keep_panic_message(&mut self, message: &str) {

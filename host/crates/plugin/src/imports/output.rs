@@ -1,7 +1,8 @@
 //! `interface output`: emitting records.
 
 use dovetail_core::{
-    context::emit::OutputKey,
+    context::{ContextError, emit::OutputKey},
+    plugin::{CallFailure, FailureKind},
     record::{Header, Headers},
 };
 use wasmtime::component::WasmList;
@@ -19,6 +20,7 @@ pub(super) fn add(interface: &mut Interface<'_>) -> wasmtime::Result<()> {
         |store: Call<'_>, (output, key, value, headers, time): EmitParams| {
             let headers = headers_of(headers);
             with_context(store, |context, store| {
+                let output = lane_output(store, output)?;
                 let key =
                     bytes_of(key.as_ref(), store).map_or(OutputKey::Current, OutputKey::Bytes);
                 context.emit(output, key, bytes_of(value.as_ref(), store), &headers, time)
@@ -26,7 +28,16 @@ pub(super) fn add(interface: &mut Interface<'_>) -> wasmtime::Result<()> {
         },
     )?;
     interface.func_wrap("forward", |store: Call<'_>, (output,): (u32,)| {
-        with_context(store, |context, _| context.forward(output))
+        with_context(store, |context, store| context.forward(lane_output(store, output)?))
+    })
+}
+
+fn lane_output(store: &Call<'_>, output: u32) -> Result<u32, ContextError> {
+    store.data().lane_output(output).ok_or_else(|| {
+        ContextError::Refused(CallFailure {
+            kind: FailureKind::Limit,
+            message: format!("output number {output} is unknown: `describe` names fewer"),
+        })
     })
 }
 

@@ -178,3 +178,18 @@ fn record(value: &'static [u8], headers: Headers) -> Current {
         event_time: None,
     }
 }
+
+#[test]
+fn outputs_go_to_the_places_that_the_lane_gave_them() {
+    use dovetail_core::output::Target;
+    let mut lane = Lane::new();
+    lane.instance.number_outputs(vec![1, 0]);
+    lane.handle("emit-value").unwrap();
+    lane.handle("forward").unwrap();
+    let targets: Vec<Target> =
+        lane.context().outputs().iter().map(|record| record.target).collect();
+    assert_eq!(targets, [Target::Output(1), Target::Output(0)]);
+    lane.instance.number_outputs(vec![1]);
+    let failure = lane.handle("forward").unwrap_err();
+    assert!(failure.message.contains("output number 1 is unknown"), "{}", failure.message);
+}
