@@ -3,7 +3,7 @@
 //! Defaults < file < `DOVETAIL__…` variables < `--set`. Knows neither plugins nor brokers: what
 //! only they can answer is checked in wiring, which reports through [`Loaded::problems`] so that
 //! it, too, shows file, line and column. Keeps: all problems are reported at once (a syntax error
-//! alone stands alone); secrets are in [`secret::Secret`] and never shown.
+//! alone stands alone); secrets are in [`model::Secret`] and never shown.
 
 mod check;
 mod layers;
@@ -14,7 +14,6 @@ mod read;
 mod reader;
 pub mod report;
 mod scalars;
-pub mod secret;
 mod substitute;
 pub mod units;
 pub mod yaml;

@@ -5,7 +5,11 @@
 
 use std::path::Path;
 
-use dovetail::config::{Environment, Loaded, load_text, model::LogConfig, report::Problems};
+use dovetail::config::{
+    Environment, Loaded, load_text,
+    model::{LogConfig, PluginLimits},
+    report::Problems,
+};
 
 const KAFKA: &str = "\
 pipeline: ad-attribution
@@ -291,6 +295,59 @@ fn a_password_arrives_unchanged_and_is_shown_nowhere() {
 
     let wrong = text.replace("{ env: PW }", "in-the-open");
     assert_says(&refusal(&wrong), &["a secret is given by reference", "write { env: NAME }"]);
+}
+
+#[test]
+fn passed_through_values_are_shown_only_where_they_cannot_be_secret() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("key.pem");
+    std::fs::write(&path, "hidden-in-a-file\n").unwrap();
+    let kafka = format!(
+        "kafka: {{ brokers: b, librdkafka: {{ client.rack: rack-7, ssl.key.pem: hidden-pem, \
+         ssl.ca.pem: {{ env: CA }}, ssl.certificate.pem: {{ file: {} }}, made.up: hidden-too }} }}",
+        path.display()
+    );
+    let text = KAFKA.replace("kafka: { brokers: \"localhost:9092\" }", &kafka);
+    let loaded = load_in(&text, &environment(&[("CA", "hidden-in-env")], &[])).unwrap();
+    let LogConfig::Kafka(kafka) = &loaded.config.log else { panic!("a Kafka pipeline") };
+    let passed: Vec<(&str, &str)> =
+        kafka.librdkafka.iter().map(|(name, value)| (name.as_str(), value.reveal())).collect();
+    assert_eq!(
+        passed,
+        [
+            ("client.rack", "rack-7"),
+            ("ssl.key.pem", "hidden-pem"),
+            ("ssl.ca.pem", "hidden-in-env"),
+            ("ssl.certificate.pem", "hidden-in-a-file"),
+            ("made.up", "hidden-too"),
+        ]
+    );
+    let shown = format!("{:?}{}", loaded.config.log, loaded.print());
+    assert!(!shown.contains("hidden"), "{shown}");
+    assert_says(&loaded.print(), &["rack-7", "*** (env CA)"]);
+
+    let missing = text.replace("{ env: CA }", "{ env: NOT_SET_ANYWHERE }");
+    assert_says(&refusal(&missing), &["the environment variable NOT_SET_ANYWHERE is not set"]);
+}
+
+#[test]
+fn every_limit_of_a_plugin_can_be_said() {
+    let limits = "\
+limits: { memory: 1MiB, deadline: 2s, outputs: 3, output_bytes: 4KiB, scan_entries: 5, \
+scan_bytes: 6KiB, state_row_bytes: 7KiB, state_bytes: 8KiB, timers: 9, firings_per_timer: 10, \
+import_bytes: 11KiB, component_bytes: 12KiB }";
+    let with = |limits: &str| {
+        KAFKA.replace("  config: { wait: 30m", &format!("  {limits}\n  config: {{ wait: 30m"))
+    };
+    let read = load(&with(limits)).unwrap().config.plugin.limits;
+    assert_eq!((read.memory, read.deadline), (1 << 20, 2_000));
+    assert_eq!((read.outputs, read.output_bytes, read.scan_entries), (3, 4 << 10, 5));
+    assert_eq!((read.scan_bytes, read.state_row_bytes), (6 << 10, 7 << 10));
+    assert_eq!((read.state_bytes, read.timers, read.firings_per_timer), (8 << 10, 9, 10));
+    assert_eq!((read.import_bytes, read.component_bytes), (11 << 10, 12 << 10));
+    assert_eq!(load(KAFKA).unwrap().config.plugin.limits, PluginLimits::default());
+    let said = refusal(&with("limits: { import_bytes: 1MiB, component_bytes: 0B }"));
+    assert_says(&said, &["a row cannot be larger than `import_bytes`", "a size above 0"]);
 }
 
 #[test]

@@ -63,6 +63,41 @@ fn topics_that_are_missing_are_all_named_at_once() {
 }
 
 #[test]
+fn a_compacted_dead_letter_topic_is_refused_with_ways_out() {
+    let pipeline = Pipeline::create(1);
+    let letters = pipeline.topic("compacted");
+    let settings = [("cleanup.policy", "compact"), ("max.message.bytes", "2000000")];
+    pipeline.client.create_topic(&letters, 1, &settings).unwrap();
+    let text = format!("{}dead_letters: {{ topic: {letters} }}\n", pipeline.text());
+    for said in [invalid(&pipeline, &text), refused(&pipeline, &text)] {
+        assert_says(
+            &said,
+            &[
+                &format!("`{letters}` is compacted (cleanup.policy=compact)"),
+                "it refuses dead letters without key",
+                &format!("set cleanup.policy=delete on `{letters}`, or name another topic"),
+            ],
+        );
+    }
+}
+
+#[test]
+fn a_journal_that_nothing_trims_is_said_once() {
+    let pipeline = Pipeline::create(1);
+    let file = pipeline.file("pipeline.yaml", &pipeline.text());
+    let output = dovetail(&["validate", "--connect", file.to_str().unwrap()]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let warning = format!("nothing is trimmed from `{}`", pipeline.topic("journal"));
+    assert_eq!(said.matches(&warning).count(), 1, "{said}");
+    let host = pipeline.run();
+    host.wait_for_lanes();
+    let said = host.text();
+    assert_eq!(said.matches(&warning).count(), 1, "{said}");
+    host.stop();
+}
+
+#[test]
 fn one_topic_named_by_two_inputs_is_refused() {
     let pipeline = Pipeline::create(1);
     let twice = pipeline.topic("orders");

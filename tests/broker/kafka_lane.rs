@@ -49,6 +49,7 @@ impl Lane {
         let written = |topic: &String| OutputTopic {
             topic: topic.clone(),
             timestamps: TimestampBounds::default(),
+            max_batch_bytes: 1 << 20,
         };
         let options = LaneLogOptions {
             connection,

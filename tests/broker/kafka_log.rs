@@ -330,3 +330,76 @@ fn the_benchmark_switch_writes_results_and_nothing_else() {
     assert_eq!(client.read_committed(&lane.output).unwrap().len(), 1);
     assert!(client.read_committed(&lane.options.journal_topic).unwrap().is_empty());
 }
+
+/// Bytes that no compression makes smaller.
+fn noise(size: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()[3]
+    };
+    (0..size).map(|_| next()).collect()
+}
+
+fn put_aside(outputs: &mut OutputBuffer, value: &[u8]) {
+    let reason = Header {
+        name: "__dovetail.errors.reason".to_owned(),
+        value: Some(Bytes::from_static(b"decode")),
+    };
+    outputs.push(OutputRecord {
+        target: Target::DeadLetters,
+        key: Some(b"k"),
+        value: Some(value),
+        headers: &Headers::new(vec![reason]),
+        time: None,
+    });
+}
+
+fn setting_with_small_dead_letters() -> (Client, Lane) {
+    let (client, mut lane) = setting();
+    lane.dead_letters = format!("{}.small", lane.options.pipeline);
+    client.create_topic(&lane.dead_letters, 1, &[("max.message.bytes", "100000")]).unwrap();
+    lane.options.dead_letters.topic.clone_from(&lane.dead_letters);
+    lane.options.dead_letters.max_batch_bytes = 100_000;
+    (client, lane)
+}
+
+#[test]
+fn a_dead_letter_that_fits_when_compressed_is_kept_whole() {
+    let (client, lane) = setting_with_small_dead_letters();
+    let mut log = lane.started();
+    let mut outputs = OutputBuffer::default();
+    let large = vec![b'{'; 5 << 20];
+    put_aside(&mut outputs, &large);
+    commit(&mut log, 0, &[0, 0], &outputs, &["one"]).unwrap();
+    let client = client.with("receive.message.max.bytes", "100000000");
+    let letters = client.read_committed(&lane.dead_letters).unwrap();
+    assert_eq!(letters[0].value.as_ref().map(Vec::len), Some(large.len()));
+}
+
+#[test]
+fn a_dead_letter_that_its_topic_refuses_comes_again_with_its_value_cut() {
+    let (client, lane) = setting_with_small_dead_letters();
+    let mut log = lane.started();
+    let mut outputs = OutputBuffer::default();
+    let large = noise(3 << 20);
+    put_aside(&mut outputs, b"small");
+    put_aside(&mut outputs, &large);
+    let error = commit(&mut log, 0, &[0, 0], &outputs, &["one"]).unwrap_err();
+    assert!(matches!(error, LogError::Doubt(_)), "{error}");
+    assert!(error.to_string().contains("comes again, cut to"), "{error}");
+
+    log.acquire().unwrap();
+    log.resume(&[0, 0]).unwrap();
+    commit(&mut log, 0, &[0, 0], &outputs, &["one"]).unwrap();
+    let letters = client.read_committed(&lane.dead_letters).unwrap();
+    assert_eq!(letters.len(), 2);
+    assert_eq!((letters[0].value_text(), letters[0].headers.len()), ("small".to_owned(), 1));
+    let value = letters[1].value.as_ref().unwrap();
+    assert!((90_000..100_000).contains(&value.len()), "{}", value.len());
+    assert!(large.starts_with(value));
+    let original = Some(large.len().to_string().into_bytes());
+    assert_eq!(letters[1].headers[1], ("__dovetail.errors.truncated".to_owned(), original));
+}

@@ -9,7 +9,7 @@ use dovetail_core::options::{
     CommitOptions, DeadLetterRate, LatePolicy, NullKeyPolicy, WhenAllIdle,
 };
 
-use super::secret::Secret;
+pub use dovetail_kafka::options::Secret;
 
 /// One pipeline.
 #[derive(Debug, Clone)]
@@ -195,6 +195,20 @@ pub struct PluginLimits {
     pub output_bytes: u64,
     /// Entries in one page of a scan.
     pub scan_entries: u32,
+    /// Bytes of entries and values in one page of a scan.
+    pub scan_bytes: u64,
+    /// Bytes of one key, entry or value written to state.
+    pub state_row_bytes: u64,
+    /// Bytes of rows changed in one call.
+    pub state_bytes: u64,
+    /// Timers registered or deleted in one call.
+    pub timers: u32,
+    /// Firings, in one move of time, of timers that one key has registered in that move.
+    pub firings_per_timer: u32,
+    /// Bytes handed over in one call of an import.
+    pub import_bytes: u64,
+    /// Bytes of the component's file.
+    pub component_bytes: u64,
 }
 
 /// One output.
@@ -231,6 +245,13 @@ impl Default for PluginLimits {
             outputs: 10_000,
             output_bytes: 8 << 20,
             scan_entries: 1_000,
+            scan_bytes: 8 << 20,
+            state_row_bytes: 8 << 20,
+            state_bytes: 32 << 20,
+            timers: 10_000,
+            firings_per_timer: 100_000,
+            import_bytes: 32 << 20,
+            component_bytes: dovetail_plugin::COMPONENT_BYTES_MAX,
         }
     }
 }

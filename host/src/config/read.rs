@@ -187,13 +187,33 @@ fn read_limits(reader: &mut Reader, plugin: &mut Section<'_>) -> PluginLimits {
     let count = |number: u64| u32::try_from(number).expect("read with an upper bound below 2^32");
     let up_to = scalars::number(1, 10_000_000);
     let limits = PluginLimits {
-        memory: reader.or(&mut section, "memory", "64MiB", scalars::size),
+        memory: reader.or(&mut section, "memory", "64MiB", scalars::positive_size),
         deadline: reader.or(&mut section, "deadline", "1s", scalars::positive_duration),
         outputs: count(reader.or(&mut section, "outputs", "10000", &up_to)),
-        output_bytes: reader.or(&mut section, "output_bytes", "8MiB", scalars::size),
+        output_bytes: reader.or(&mut section, "output_bytes", "8MiB", scalars::positive_size),
         scan_entries: count(reader.or(&mut section, "scan_entries", "1000", &up_to)),
+        scan_bytes: reader.or(&mut section, "scan_bytes", "8MiB", scalars::positive_size),
+        state_row_bytes: reader.or(&mut section, "state_row_bytes", "8MiB", scalars::positive_size),
+        state_bytes: reader.or(&mut section, "state_bytes", "32MiB", scalars::positive_size),
+        timers: count(reader.or(&mut section, "timers", "10000", &up_to)),
+        firings_per_timer: count(reader.or(&mut section, "firings_per_timer", "100000", &up_to)),
+        import_bytes: reader.or(&mut section, "import_bytes", "32MiB", scalars::positive_size),
+        component_bytes: reader.or(
+            &mut section,
+            "component_bytes",
+            "64MiB",
+            scalars::positive_size,
+        ),
     };
     reader.close(&section);
+    let rooms = [("import_bytes", limits.import_bytes), ("state_bytes", limits.state_bytes)];
+    for (name, bytes) in rooms {
+        if limits.state_row_bytes > bytes {
+            let message = format!("a row cannot be larger than `{name}` allows ({bytes} bytes)");
+            let help = format!("raise `{name}`, or lower `state_row_bytes`");
+            reader.problem_at("plugin.limits.state_row_bytes", message, &help);
+        }
+    }
     limits
 }
 

@@ -9,9 +9,9 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use super::{
     join,
+    model::Secret,
     node::{Entry, Node, Origin, Place, Scalar, Value},
     report::{Problem, nearest, one_of},
-    secret::Secret,
 };
 
 /// One value in force, for `--print-config`.
@@ -240,6 +240,18 @@ impl Reader {
         let path = join(&section.path, name);
         let segments = section.segments_of(name);
         let node = section.node(name)?;
+        self.secret_at(node, path, segments, lookup, resolve)
+    }
+
+    /// Reads a secret wherever it stands.
+    pub(super) fn secret_at(
+        &mut self,
+        node: &Node,
+        path: String,
+        segments: Vec<String>,
+        lookup: &dyn Fn(&str) -> Option<String>,
+        resolve: &dyn Fn(&str) -> PathBuf,
+    ) -> Option<Secret> {
         self.places.insert(path.clone(), node.place.clone());
         let form = "write { env: NAME } or { file: PATH }";
         let Value::Map(entries) = &node.value else {

@@ -83,6 +83,14 @@ pub(super) fn size(scalar: &Scalar) -> Result<u64, String> {
     units::size_bytes(&scalar.text)
 }
 
+/// Bytes, at least one.
+pub(super) fn positive_size(scalar: &Scalar) -> Result<u64, String> {
+    match units::size_bytes(&scalar.text)? {
+        0 => Err("a size above 0".to_owned()),
+        bytes => Ok(bytes),
+    }
+}
+
 /// One of some words, each with what it means.
 pub(super) fn choice<T: Copy>(
     words: &[(&'static str, T)],

@@ -14,8 +14,9 @@ use dovetail_kafka::{
     Cluster, KafkaLog,
     admin::{ClusterError, TimestampType, TopicDescription},
     options::{
-        Connection, LaneLogOptions, OnGap, OutputTopic, Sasl, SaslMechanism, Secret, Security,
-        SourceOptions, Start, TimestampBounds, Tls, journal_topic,
+        BATCH_BYTES_DEFAULT, BATCH_OVERHEAD_BYTES, Connection, LaneLogOptions, OnGap, OutputTopic,
+        Sasl, SaslMechanism, Secret, Security, SourceOptions, Start, TimestampBounds, Tls,
+        journal_topic,
     },
 };
 use dovetail_runtime::clock::SystemClock;
@@ -35,12 +36,8 @@ use crate::{
     failure::Failure,
 };
 
-/// Room in a topic's largest batch for what Kafka puts around one record.
-const BATCH_OVERHEAD_BYTES: usize = 1024;
 /// Room in a dead letter for what the host adds to the original record.
 const DEAD_LETTER_ROOM_BYTES: usize = 64 * 1024;
-/// The broker's default for `max.message.bytes`.
-const MESSAGE_BYTES_DEFAULT: usize = 1_048_588;
 /// How long the broker waits for data before it answers a fetch.
 const FETCH_WAIT: Duration = Duration::from_millis(20);
 
@@ -82,7 +79,7 @@ impl KafkaBackend {
             connection,
             cluster,
             written: Vec::new(),
-            largest_record: MESSAGE_BYTES_DEFAULT,
+            largest_record: BATCH_BYTES_DEFAULT,
             exactly_once: true,
         })
     }
@@ -105,10 +102,8 @@ impl KafkaBackend {
     ) -> LaneLogOptions {
         let memory = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
         let lanes = usize::from(lanes.max(1));
-        let dead_letters = self.written.last().cloned().unwrap_or_else(|| OutputTopic {
-            topic: self.config.dead_letters.topic.clone(),
-            timestamps: TimestampBounds::default(),
-        });
+        let dead_letters =
+            self.written.last().cloned().unwrap_or_else(|| unseen(&self.config.dead_letters.topic));
         LaneLogOptions {
             connection: self.connection.clone(),
             pipeline: self.config.pipeline.clone(),
@@ -140,11 +135,10 @@ impl Backend for KafkaBackend {
         let mut problems = missing_topics(loaded, read, written);
         problems.extend(partition_problem(loaded, read));
         let read: Vec<&TopicDescription> = read.iter().flatten().collect();
-        problems.extend(dead_letter_problem(
-            loaded,
-            &read,
-            written.last().and_then(Option::as_ref),
-        ));
+        if let Some(Some(dead_letters)) = written.last() {
+            problems.extend(compacted_problem(loaded, dead_letters));
+            problems.extend(dead_letter_problem(loaded, &read, dead_letters));
+        }
         match self.cluster.check_transaction_timeout(self.transaction_timeout) {
             Err(error @ ClusterError::TransactionTimeout(_)) => problems.push(loaded.problem(
                 "kafka.transaction_timeout",
@@ -289,7 +283,7 @@ impl KafkaBackend {
         let largest_input = read.iter().map(|topic| topic.max_message_bytes).max();
         let largest_output = written.iter().flatten().map(|topic| topic.max_message_bytes).max();
         let largest = largest_input.into_iter().chain(largest_output).max();
-        self.largest_record = largest.unwrap_or(MESSAGE_BYTES_DEFAULT);
+        self.largest_record = largest.unwrap_or(BATCH_BYTES_DEFAULT);
         let names = config
             .outputs
             .iter()
@@ -303,13 +297,7 @@ impl KafkaBackend {
         self.written = names
             .zip(written)
             .map(|((_, topic), found)| {
-                found.as_ref().map_or_else(
-                    || OutputTopic {
-                        topic: topic.to_owned(),
-                        timestamps: TimestampBounds::default(),
-                    },
-                    TopicDescription::as_output,
-                )
+                found.as_ref().map_or_else(|| unseen(topic), TopicDescription::as_output)
             })
             .collect();
         let mut dead_letters = accepted.pop();
@@ -329,13 +317,30 @@ impl KafkaBackend {
             inputs: facts.collect(),
             outputs: accepted,
             dead_letters,
-            warnings: Vec::new(),
+            warnings: vec![nothing_trimmed(&config.pipeline)],
         }
     }
 }
 
+fn nothing_trimmed(pipeline: &str) -> String {
+    format!(
+        "there are no checkpoints: nothing is trimmed from `{}`, which grows with every commit, and \
+         a start without the local state reads all of it",
+        journal_topic(pipeline)
+    )
+}
+
+/// A topic that is not there yet.
+fn unseen(topic: &str) -> OutputTopic {
+    OutputTopic {
+        topic: topic.to_owned(),
+        timestamps: TimestampBounds::default(),
+        max_batch_bytes: BATCH_BYTES_DEFAULT,
+    }
+}
+
 fn accepted_by(name: &str, topic: &str, found: Option<&TopicDescription>) -> OutputOptions {
-    let bytes = found.map_or(MESSAGE_BYTES_DEFAULT, |topic| topic.max_message_bytes);
+    let bytes = found.map_or(BATCH_BYTES_DEFAULT, |topic| topic.max_message_bytes);
     OutputOptions {
         name: name.to_owned(),
         topic: topic.to_owned(),
@@ -401,12 +406,30 @@ fn partition_problem(loaded: &Loaded, read: &[Option<TopicDescription>]) -> Opti
     ))
 }
 
+/// A compacted topic takes no record without key, and of those with the same key keeps one.
+fn compacted_problem(loaded: &Loaded, dead_letters: &TopicDescription) -> Option<Problem> {
+    dead_letters.is_compacted().then(|| {
+        let name = &dead_letters.name;
+        loaded.problem(
+            "dead_letters.topic",
+            format!(
+                "`{name}` is compacted (cleanup.policy={}): it refuses dead letters without key and \
+                 deletes others with an equal one",
+                dead_letters.cleanup_policy
+            ),
+            format!(
+                "set cleanup.policy=delete on `{name}`, or name another topic: one that does not \
+                 exist is created"
+            ),
+        )
+    })
+}
+
 fn dead_letter_problem(
     loaded: &Loaded,
     read: &[&TopicDescription],
-    dead_letters: Option<&TopicDescription>,
+    dead_letters: &TopicDescription,
 ) -> Option<Problem> {
-    let dead_letters = dead_letters?;
     let largest = read.iter().max_by_key(|topic| topic.max_message_bytes)?;
     let needed = largest.max_message_bytes + DEAD_LETTER_ROOM_BYTES;
     (dead_letters.max_message_bytes < needed).then(|| {
@@ -434,11 +457,10 @@ fn connection_of(kafka: &KafkaConfig) -> Connection {
         .into_iter()
         .find(|mechanism| Some(mechanism.name()) == security.mechanism)
         .unwrap_or(SaslMechanism::Plain);
-    let password = security.password.as_ref().map_or("", |password| password.reveal());
     let sasl = is_sasl.then(|| Sasl {
         mechanism,
         username: Secret::new(security.username.clone().unwrap_or_default()),
-        password: Secret::new(password.to_owned()),
+        password: security.password.clone().unwrap_or_default(),
     });
     let passed = kafka.librdkafka.iter();
     let mut librdkafka: BTreeMap<String, String> =

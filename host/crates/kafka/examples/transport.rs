@@ -75,6 +75,7 @@ fn run(
     let written = |topic: &str| OutputTopic {
         topic: topic.to_owned(),
         timestamps: TimestampBounds::default(),
+        max_batch_bytes: 1 << 20,
     };
     let options = |lane: u16| LaneLogOptions {
         connection: connection.clone(),

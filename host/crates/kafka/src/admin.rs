@@ -327,7 +327,11 @@ impl TopicDescription {
     /// Returns the topic as one to write to.
     #[must_use]
     pub fn as_output(&self) -> OutputTopic {
-        OutputTopic { topic: self.name.clone(), timestamps: self.timestamps }
+        OutputTopic {
+            topic: self.name.clone(),
+            timestamps: self.timestamps,
+            max_batch_bytes: self.max_message_bytes,
+        }
     }
 }
 

@@ -327,6 +327,10 @@ impl LaneConsumer {
         index: usize,
         take: &mut dyn FnMut(Fetched),
     ) -> Result<(), LogError> {
+        // What waits behind a gap would be taken for what comes next.
+        if self.sources[index].needs_seek {
+            return Ok(());
+        }
         let Some(queue) = &self.sources[index].queue else {
             return Ok(());
         };
@@ -389,9 +393,9 @@ impl Source {
         for message in batch.iter() {
             match message.error() {
                 None => {
-                    self.is_at_end = false;
-                    self.position = message.offset() + 1;
-                    records.add(message);
+                    if self.advance(message.offset()) {
+                        records.add(message);
+                    }
                 }
                 Some(Code::PartitionEOF) => {
                     records.hand_over(index, take);
@@ -399,12 +403,27 @@ impl Source {
                 }
                 Some(code) => {
                     failed = Some((code, message.error_text()));
+                    // The rest of the batch is dropped: it is read again.
+                    self.needs_seek = true;
                     break;
                 }
             }
         }
         records.hand_over(index, take);
         (has_more, failed)
+    }
+
+    /// Takes note of a record; returns whether it is new: one from behind the position was handed
+    /// over before.
+    fn advance(&mut self, offset: i64) -> bool {
+        if offset < self.position {
+            let (topic, partition) = (&self.options.topic, self.options.partition);
+            debug!(topic, partition, offset, position = self.position, "a record came twice");
+            return false;
+        }
+        self.is_at_end = false;
+        self.position = offset + 1;
+        true
     }
 
     /// Takes note of an end; returns whether it has to be asked for again.
@@ -555,5 +574,35 @@ fn out_of_range(source: &Source, low: i64, high: i64) -> LogError {
              and made anew, or restored from a copy. Results of what it held before are committed; \
              use another pipeline name to start on the new topic"
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_from_behind_the_position_is_not_handed_over_again() {
+        let options = SourceOptions {
+            topic: "in".to_owned(),
+            partition: 0,
+            start: Start::Earliest,
+            on_gap: OnGap::Fail,
+        };
+        let mut source = Source {
+            topic: c_text("in").unwrap(),
+            options,
+            queue: None,
+            position: 5,
+            is_at_end: true,
+            is_end_stale: false,
+            needs_seek: false,
+        };
+        assert!(!source.advance(4));
+        assert_eq!((source.position, source.is_at_end), (5, true));
+        assert!(source.advance(5));
+        // A control marker lies between.
+        assert!(source.advance(7));
+        assert_eq!((source.position, source.is_at_end), (8, false));
     }
 }

@@ -47,6 +47,14 @@ pub(crate) fn is_refusal(code: Code) -> bool {
     )
 }
 
+/// Whether a partition refuses a record because it is too large.
+pub(crate) fn is_too_large(code: Code) -> bool {
+    matches!(
+        code,
+        Code::MessageSizeTooLarge | Code::InvalidMessageSize | Code::MessageBatchTooLarge
+    )
+}
+
 /// Maps an error of a call that concerns no single partition. `doing` says what was tried.
 pub(crate) fn of_call(doing: &str, failure: &Failure) -> LogError {
     let text = format!("{doing}: {failure}");

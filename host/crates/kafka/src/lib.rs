@@ -16,6 +16,7 @@ mod offsets;
 pub mod options;
 mod producer;
 mod settings;
+mod shorten;
 
 pub use admin::Cluster;
 pub use log::KafkaLog;

@@ -20,12 +20,20 @@ use dovetail_core::{
 use rdkafka_sys::types::RDKafkaErrorCode as Code;
 
 use crate::{
-    consumer::LaneConsumer, failure::of_call, ffi::Signal, journal, options::LaneLogOptions,
-    producer::LaneProducer, settings::REQUEST_TIMEOUT,
+    consumer::LaneConsumer,
+    failure::of_call,
+    ffi::Signal,
+    journal,
+    options::{BATCH_OVERHEAD_BYTES, LaneLogOptions},
+    producer::LaneProducer,
+    settings::{REQUEST_TIMEOUT, queued_record_bytes_max},
 };
 
 /// Longest wait while something has to be tried again.
 const RETRY_STEP: Duration = Duration::from_millis(50);
+
+/// Dead letters are not shortened to less than this: a topic that takes no more takes none.
+const DEAD_LETTER_BYTES_MIN: usize = 8 * 1024;
 
 /// The log port of one lane on Kafka.
 pub struct KafkaLog {
@@ -36,6 +44,8 @@ pub struct KafkaLog {
     stopping: Arc<AtomicBool>,
     producer: Option<LaneProducer>,
     consumer: Option<LaneConsumer>,
+    /// Dead letters larger than this are shortened; learned from what their topic refuses.
+    dead_letter_bytes_max: usize,
 }
 
 impl std::fmt::Debug for KafkaLog {
@@ -55,19 +65,32 @@ impl KafkaLog {
         let signal = Signal::new()
             .map_err(|error| LogError::Doubt(format!("a file descriptor to wait on: {error}")))?;
         let signal = Arc::new(signal);
-        Ok(Self {
-            options,
-            clock,
-            signal,
-            stopping: Arc::default(),
-            producer: None,
-            consumer: None,
-        })
+        let dead_letter_bytes_max = queued_record_bytes_max(&options);
+        let (producer, consumer) = (None, None);
+        Ok(Self { options, clock, signal, stopping: Arc::default(), producer, consumer, dead_letter_bytes_max })
     }
 
     fn drop_clients(&mut self) {
         self.consumer = None;
         self.producer = None;
+    }
+
+    /// A dead letter was too large. The topic's bound is tried first, then half of what was tried
+    /// last: the setting may have changed.
+    fn shorten_dead_letters(&mut self, refusal: LogError) -> LogError {
+        if self.dead_letter_bytes_max <= DEAD_LETTER_BYTES_MIN {
+            return refusal;
+        }
+        let bound = self.options.dead_letters.max_batch_bytes.saturating_sub(BATCH_OVERHEAD_BYTES);
+        let room = match self.dead_letter_bytes_max {
+            tried if tried > bound => bound,
+            tried => tried / 2,
+        };
+        self.dead_letter_bytes_max = room.max(DEAD_LETTER_BYTES_MIN);
+        LogError::Doubt(format!(
+            "a dead letter is too large for its topic and comes again, cut to {} bytes: {refusal}",
+            self.dead_letter_bytes_max
+        ))
     }
 
     fn consumer(&mut self) -> Result<&mut LaneConsumer, LogError> {
@@ -84,7 +107,7 @@ impl Log for KafkaLog {
         self.drop_clients();
         // Both connect at the same time.
         self.consumer = Some(LaneConsumer::new(&self.options, &self.signal)?);
-        let mut producer = LaneProducer::new(&self.options)?;
+        let mut producer = LaneProducer::new(&self.options, self.dead_letter_bytes_max)?;
         producer.acquire(&self.stopping)?;
         self.producer = Some(producer);
         Ok(())
@@ -177,9 +200,10 @@ impl Log for KafkaLog {
         let now = self.clock.read();
         let producer = self.producer.as_mut().ok_or_else(not_acquired)?;
         let result = producer.commit(transaction, now);
-        if result.is_err() {
+        let has_refused_dead_letter = producer.has_refused_dead_letter();
+        result.map_err(|error| {
             self.drop_clients();
-        }
-        result
+            if has_refused_dead_letter { self.shorten_dead_letters(error) } else { error }
+        })
     }
 }

@@ -15,7 +15,7 @@ pub const TRANSACTION_TIMEOUT_DEFAULT: Duration = Duration::from_secs(20);
 pub const EVENT_TIME_HEADER: &str = "dovetail-event-time";
 
 /// A text that must not be shown.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Default)]
 pub struct Secret(String);
 
 impl Secret {
@@ -25,14 +25,16 @@ impl Secret {
         Self(text)
     }
 
-    pub(crate) fn expose(&self) -> &str {
+    /// Returns the text, to hand it to the client that needs it and to nothing else.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
         &self.0
     }
 }
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("(secret)")
+        f.write_str("Secret(***)")
     }
 }
 
@@ -276,7 +278,15 @@ pub struct OutputTopic {
     pub topic: String,
     /// Which timestamps it takes.
     pub timestamps: TimestampBounds,
+    /// `max.message.bytes`: the largest batch it takes, compressed.
+    pub max_batch_bytes: usize,
 }
+
+/// The broker's default for `max.message.bytes`.
+pub const BATCH_BYTES_DEFAULT: usize = 1_048_588;
+
+/// Room in a topic's largest batch for what Kafka puts around one record.
+pub const BATCH_OVERHEAD_BYTES: usize = 1024;
 
 /// Everything that one lane's log needs to know.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -297,7 +307,7 @@ pub struct LaneLogOptions {
     pub dead_letters: OutputTopic,
     /// The journal topic.
     pub journal_topic: String,
-    /// The largest record that any of the topics written to takes, in bytes.
+    /// The largest batch that any of the topics takes, read or written, in bytes.
     pub max_record_bytes: usize,
     /// How much the lane may fetch ahead, in bytes, over all its sources.
     pub prefetch_bytes: usize,

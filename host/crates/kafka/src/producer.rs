@@ -12,17 +12,21 @@ use std::{
 
 use dovetail_core::{
     log::{LogError, Transaction},
-    output::{OutputRecord, Target},
+    output::Target,
+    record::Headers,
 };
 use rdkafka_sys::types::RDKafkaErrorCode as Code;
 use tracing::{debug, error, info, warn};
 
 use crate::{
-    failure::{self, is_outage, of_call, of_record},
+    failure::{self, is_outage, is_too_large, of_call, of_record},
     ffi::{Client, ClientEvent, Failure, Kind, Offsets, Outgoing, OutgoingHeaders, Topic, c_text},
     offsets,
-    options::{EVENT_TIME_HEADER, LaneLogOptions, OutputTopic, TimestampBounds},
+    options::{
+        BATCH_BYTES_DEFAULT, EVENT_TIME_HEADER, LaneLogOptions, OutputTopic, TimestampBounds,
+    },
     settings::{self, REQUEST_TIMEOUT},
+    shorten::shorten,
 };
 
 /// How often a drain looks for errors.
@@ -59,6 +63,10 @@ pub(crate) struct LaneProducer {
     /// A connection was lost during the last commit: a request of it may still be under way and
     /// would hit the next transaction.
     is_suspect: bool,
+    /// Dead letters larger than this are shortened.
+    dead_letter_bytes_max: usize,
+    /// The dead-letter topic did not take a record because of its size.
+    has_refused_dead_letter: bool,
     // Last: outlives the topics.
     client: Client,
 }
@@ -71,7 +79,10 @@ impl Drop for LaneProducer {
 
 impl LaneProducer {
     /// Makes the client; it connects in the background.
-    pub(crate) fn new(options: &LaneLogOptions) -> Result<Self, LogError> {
+    pub(crate) fn new(
+        options: &LaneLogOptions,
+        dead_letter_bytes_max: usize,
+    ) -> Result<Self, LogError> {
         let client =
             Client::new(Kind::Producer, &settings::producer(options)).map_err(LogError::Config)?;
         let destination = |topic: &OutputTopic| {
@@ -79,8 +90,11 @@ impl LaneProducer {
             let raw = client.topic(&name).map_err(|f| of_call("opening a topic", &f))?;
             Ok(Destination { topic: raw, name: topic.topic.clone(), timestamps: topic.timestamps })
         };
-        let journal =
-            OutputTopic { topic: options.journal_topic.clone(), timestamps: TimestampBounds::NONE };
+        let journal = OutputTopic {
+            topic: options.journal_topic.clone(),
+            timestamps: TimestampBounds::NONE,
+            max_batch_bytes: BATCH_BYTES_DEFAULT,
+        };
         let sources = options.sources.iter().map(|source| {
             let topic = c_text(&source.topic).map_err(LogError::Config)?;
             Ok((topic, i32::from(source.partition)))
@@ -96,6 +110,8 @@ impl LaneProducer {
             journal_next: 0,
             is_exactly_once: options.exactly_once,
             is_suspect: false,
+            dead_letter_bytes_max,
+            has_refused_dead_letter: false,
             client,
         })
     }
@@ -148,6 +164,11 @@ impl LaneProducer {
         self.is_suspect
     }
 
+    /// Whether the last commit failed because a dead letter was too large for its topic.
+    pub(crate) fn has_refused_dead_letter(&self) -> bool {
+        self.has_refused_dead_letter
+    }
+
     /// Takes note of what happened while nothing was under way: a lost connection does no harm
     /// then.
     pub(crate) fn look_between_commits(&self) -> Result<(), LogError> {
@@ -160,24 +181,40 @@ impl LaneProducer {
         transaction: &Transaction<'_>,
         now: i64,
     ) -> Result<i64, LogError> {
+        let mut reports = Reports::default();
+        let result = self.try_commit(transaction, now, &mut reports);
+        self.has_refused_dead_letter = match &result {
+            Err(LogError::Refused { topic, .. }) => {
+                reports.is_too_large && *topic == self.dead_letters.name
+            }
+            Ok(_) | Err(_) => false,
+        };
+        result
+    }
+
+    fn try_commit(
+        &mut self,
+        transaction: &Transaction<'_>,
+        now: i64,
+        reports: &mut Reports,
+    ) -> Result<i64, LogError> {
         let deadline = Instant::now() + self.timeout;
         self.look_between_commits()?;
-        let mut reports = Reports::default();
         if !self.is_exactly_once {
-            self.send_outputs(transaction, now, deadline, &mut reports)?;
-            self.drain(deadline, &mut reports)?;
+            self.send_outputs(transaction, now, deadline, reports)?;
+            self.drain(deadline, reports)?;
             return Ok(self.journal_next);
         }
         let offsets = self.offsets(transaction)?;
         self.call("beginning a transaction", Client::begin_transaction)?;
-        self.send_outputs(transaction, now, deadline, &mut reports)?;
-        self.drain(deadline, &mut reports)?;
+        self.send_outputs(transaction, now, deadline, reports)?;
+        self.drain(deadline, reports)?;
         for chunk in transaction.chunks {
             let record =
                 Outgoing { partition: self.partition, key: None, value: Some(chunk), timestamp: 0 };
-            self.send(&self.journal, record, None, deadline, &mut reports)?;
+            self.send(&self.journal, record, None, deadline, reports)?;
         }
-        self.drain(deadline, &mut reports)?;
+        self.drain(deadline, reports)?;
         let left = deadline.saturating_duration_since(Instant::now());
         self.call("adding the offsets", |c| c.send_offsets(&offsets, &self.group, left))?;
         self.call("committing", Client::commit_transaction)?;
@@ -243,9 +280,16 @@ impl LaneProducer {
         for output in transaction.outputs.iter() {
             let destination = self.destination(output.target)?;
             let (timestamp, in_header) = timestamp(output.time, now, destination.timestamps);
-            let record =
-                Outgoing { partition: BY_KEY, key: output.key, value: output.value, timestamp };
-            self.send(destination, record, headers(&output, in_header), deadline, reports)?;
+            let short = match output.target {
+                Target::DeadLetters => shorten(&output, self.dead_letter_bytes_max),
+                Target::Output(_) => None,
+            };
+            let (key, value, own) = match &short {
+                Some(short) => (short.key, short.value, &short.headers),
+                None => (output.key, output.value, output.headers),
+            };
+            let record = Outgoing { partition: BY_KEY, key, value, timestamp };
+            self.send(destination, record, headers(own, in_header), deadline, reports)?;
         }
         Ok(())
     }
@@ -275,6 +319,7 @@ impl LaneProducer {
             if failure.code != Code::QueueFull {
                 self.look(reports)?;
                 let (partition, code) = (record.partition, failure.code);
+                reports.is_too_large = is_too_large(code);
                 return Err(of_record(&destination.name, partition, code, &failure.text));
             }
             if Instant::now() >= deadline {
@@ -322,8 +367,8 @@ fn timestamp(time: Option<i64>, now: i64, bounds: TimestampBounds) -> (i64, Opti
     if time > 0 && (earliest..=latest).contains(&time) { (time, None) } else { (0, Some(time)) }
 }
 
-fn headers(output: &OutputRecord<'_>, event_time: Option<i64>) -> Option<OutgoingHeaders> {
-    let own = output.headers.as_slice();
+fn headers(own: &Headers, event_time: Option<i64>) -> Option<OutgoingHeaders> {
+    let own = own.as_slice();
     if own.is_empty() && event_time.is_none() {
         return None;
     }
@@ -342,6 +387,8 @@ fn headers(output: &OutputRecord<'_>, event_time: Option<i64>) -> Option<Outgoin
 struct Reports {
     /// Why the transaction cannot go on; the weightiest of several.
     cause: Option<LogError>,
+    /// Whether `cause` is a record's size.
+    is_too_large: bool,
     /// The last sign of a lost connection.
     outage: Option<String>,
 }
@@ -352,7 +399,9 @@ impl Reports {
             ClientEvent::Log { level, facility, text } => log_line(level, &facility, &text),
             ClientEvent::Error { code, text, is_fatal } => self.error(client, code, text, is_fatal),
             ClientEvent::Undelivered { topic, partition, code, text } => {
-                self.add(of_record(&topic, partition, code, &text));
+                if self.add(of_record(&topic, partition, code, &text)) {
+                    self.is_too_large = is_too_large(code);
+                }
             }
         });
     }
@@ -360,10 +409,13 @@ impl Reports {
     fn error(&mut self, client: &Client, code: Code, text: String, is_fatal: bool) {
         if is_fatal {
             let failure = client.fatal_error();
-            self.add(match failure {
+            let cause = match failure {
                 Some(failure) => of_call("writing", &failure),
                 None => LogError::Doubt(text),
-            });
+            };
+            if self.add(cause) {
+                self.is_too_large = false;
+            }
         } else if is_outage(code) {
             self.outage = Some(text);
         } else {
@@ -371,14 +423,18 @@ impl Reports {
         }
     }
 
-    fn add(&mut self, cause: LogError) {
+    /// Takes a cause that explains more than the one known; returns whether it did.
+    fn add(&mut self, cause: LogError) -> bool {
         // Once one record fails the others are purged: doubt explains less than a refusal.
-        if matches!(self.cause, None | Some(LogError::Doubt(_))) {
-            let explains_less = self.cause.is_some() && matches!(cause, LogError::Doubt(_));
-            if !explains_less {
-                self.cause = Some(cause);
-            }
+        let explains_more = match self.cause {
+            None => true,
+            Some(LogError::Doubt(_)) => !matches!(cause, LogError::Doubt(_)),
+            Some(_) => false,
+        };
+        if explains_more {
+            self.cause = Some(cause);
         }
+        explains_more
     }
 }
 

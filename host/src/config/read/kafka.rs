@@ -2,11 +2,10 @@
 
 use super::{
     super::{
-        model::{KafkaConfig, SecurityConfig, SecurityProtocol},
+        model::{KafkaConfig, Secret, SecurityConfig, SecurityProtocol},
         node::Value,
         reader::{Reader, Section},
         scalars,
-        secret::Secret,
     },
     Surroundings,
 };
@@ -14,6 +13,36 @@ use super::{
 /// Client settings with keys of their own, beside those that the transport names.
 const SAID_ELSEWHERE: [&str; 3] =
     ["ssl.certificate.location", "ssl.key.location", "ssl.key.password"];
+
+/// Passed-through settings whose values are shown: no other can be told from a secret.
+const SHOWN: [&str; 26] = [
+    "allow.auto.create.topics",
+    "api.version.request",
+    "api.version.request.timeout.ms",
+    "broker.address.family",
+    "broker.address.ttl",
+    "client.dns.lookup",
+    "client.id",
+    "client.rack",
+    "compression.codec",
+    "compression.level",
+    "compression.type",
+    "connections.max.idle.ms",
+    "debug",
+    "enable.ssl.certificate.verification",
+    "log.connection.close",
+    "log_level",
+    "metadata.max.age.ms",
+    "receive.message.max.bytes",
+    "retry.backoff.ms",
+    "socket.connection.setup.timeout.ms",
+    "socket.keepalive.enable",
+    "socket.max.fails",
+    "socket.receive.buffer.bytes",
+    "socket.send.buffer.bytes",
+    "ssl.endpoint.identification.algorithm",
+    "topic.metadata.refresh.interval.ms",
+];
 
 pub(super) fn read_kafka(
     reader: &mut Reader,
@@ -30,7 +59,7 @@ pub(super) fn read_kafka(
     let security = read_security(reader, &mut section, around);
     let transaction_timeout =
         reader.or(&mut section, "transaction_timeout", "20s", scalars::positive_duration);
-    let librdkafka = read_passthrough(reader, &mut section);
+    let librdkafka = read_passthrough(reader, &mut section, around);
     reader.close(&section);
     KafkaConfig { brokers, security, transaction_timeout, librdkafka }
 }
@@ -111,7 +140,12 @@ fn check_security(reader: &mut Reader, section: &Section<'_>, security: &Securit
     }
 }
 
-fn read_passthrough(reader: &mut Reader, kafka: &mut Section<'_>) -> Vec<(String, Secret)> {
+fn read_passthrough(
+    reader: &mut Reader,
+    kafka: &mut Section<'_>,
+    around: &Surroundings<'_>,
+) -> Vec<(String, Secret)> {
+    let resolve = |path: &str| around.resolve(path);
     let section = reader.section(kafka, "librdkafka");
     let mut settings = Vec::new();
     for entry in section.names() {
@@ -124,17 +158,21 @@ fn read_passthrough(reader: &mut Reader, kafka: &mut Section<'_>) -> Vec<(String
         }
         match &entry.node.value {
             Value::Scalar(scalar) if !scalar.is_null() => {
-                let is_secret = ["password", "secret", "key"]
-                    .iter()
-                    .any(|word| entry.key.ends_with(word) || entry.key.contains("oauthbearer"));
-                let shown = if is_secret { "***" } else { scalar.shown() };
+                let is_shown = SHOWN.contains(&entry.key.as_str());
+                let shown = if is_shown { scalar.shown() } else { "***" };
                 reader.remember(segments, shown.to_owned(), entry.node.place.clone());
                 settings.push((entry.key.clone(), Secret::new(scalar.text.clone())));
             }
-            _ => {
+            Value::Map(_) => {
+                let secret = reader.secret_at(&entry.node, path, segments, around.lookup, &resolve);
+                settings.extend(secret.map(|secret| (entry.key.clone(), secret)));
+            }
+            Value::Scalar(_) | Value::List(_) => {
                 reader.places.insert(path.clone(), entry.key_place.clone());
                 let message = format!("expected a value, found {}", entry.node.kind());
-                reader.problem_at(&path, message, "settings of librdkafka are single values");
+                let help =
+                    "settings of librdkafka are single values, or { env: NAME } or { file: PATH }";
+                reader.problem_at(&path, message, help);
             }
         }
     }
