@@ -8,8 +8,6 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
 use crate::{config::Config, failure::Failure};
 
-/// The largest component that can be pushed.
-const PUSH_BYTES_MAX: usize = 64 << 20;
 /// The exit code after a second signal: as a shell reports SIGTERM.
 const EXIT_AT_ONCE: i32 = 143;
 
@@ -34,7 +32,7 @@ pub(super) fn serve(
         token,
         metrics,
         push: Arc::new(reloader.pusher()),
-        push_bytes_max: PUSH_BYTES_MAX,
+        push_bytes_max: usize::try_from(config.plugin.limits.component_bytes).unwrap_or(usize::MAX),
     };
     Admin::start(parts).map_err(|error| Failure::configuration(error.to_string()))
 }

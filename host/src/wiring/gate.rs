@@ -17,9 +17,6 @@ use crate::{
     failure::Failure,
 };
 
-/// The largest component that is read.
-const COMPONENT_BYTES_MAX: u64 = 64 << 20;
-
 /// A gate with the pipeline's limits.
 pub struct PluginGate {
     gate: Gate,
@@ -39,12 +36,8 @@ impl PluginGate {
     ///
     /// When this machine cannot run components.
     pub fn new(limits: &PluginLimits) -> Result<Self, Failure> {
-        let limits = Limits {
-            memory_bytes: usize::try_from(limits.memory).unwrap_or(usize::MAX),
-            deadline: Duration::from_millis(u64::try_from(limits.deadline).unwrap_or(u64::MAX)),
-            ..Limits::default()
-        };
-        let options = GateOptions { file_bytes_max: COMPONENT_BYTES_MAX, limits };
+        let options = gate_options(limits);
+        let limits = options.limits;
         let engine = Engine::new().map_err(|error| Failure::internal(error.to_string()))?;
         let gate =
             Gate::new(&engine, options).map_err(|error| Failure::internal(error.to_string()))?;
@@ -80,11 +73,26 @@ impl PluginGate {
     }
 }
 
+fn gate_options(limits: &PluginLimits) -> GateOptions {
+    GateOptions {
+        file_bytes_max: limits.component_bytes,
+        limits: Limits {
+            memory_bytes: usize::try_from(limits.memory).unwrap_or(usize::MAX),
+            deadline: Duration::from_millis(u64::try_from(limits.deadline).unwrap_or(u64::MAX)),
+            import_bytes: usize::try_from(limits.import_bytes).unwrap_or(usize::MAX),
+        },
+    }
+}
+
 /// A revision that fits the pipeline.
 #[derive(Debug)]
 pub struct FittedRevision {
     revision: dovetail_plugin::Revision,
+    /// As the lanes see it: with their outputs.
+    descriptor: PluginDescriptor,
     fit: Fit,
+    /// The lanes' number for each of its outputs, where they number them in another order.
+    numbers: Option<Vec<u32>>,
     outputs: Vec<OutputOptions>,
     limits: Limits,
 }
@@ -99,7 +107,26 @@ impl FittedRevision {
         limits: Limits,
     ) -> Self {
         let outputs = fit.lane_outputs(accepted);
-        Self { revision, fit, outputs, limits }
+        let descriptor = revision.descriptor().clone();
+        Self { revision, descriptor, fit, numbers: None, outputs, limits }
+    }
+
+    /// Returns a later revision: the lanes number their outputs as the `first` one did.
+    fn later(
+        revision: dovetail_plugin::Revision,
+        fit: Fit,
+        first: &Fit,
+        accepted: &[OutputOptions],
+        limits: Limits,
+    ) -> Self {
+        let numbers = fit.renumbered(first, revision.descriptor().outputs.len());
+        let fit = Fit { roles: fit.roles, ..first.clone() };
+        let mut fitted = Self::new(revision, fit, accepted, limits);
+        if numbers.is_some() {
+            let names = fitted.outputs.iter().map(|output| output.name.clone());
+            fitted.descriptor.outputs = names.collect();
+        }
+        Self { numbers, ..fitted }
     }
 }
 
@@ -109,13 +136,17 @@ impl Revision for FittedRevision {
     }
 
     fn descriptor(&self) -> &PluginDescriptor {
-        self.revision.descriptor()
+        &self.descriptor
     }
 
     fn instantiate(&self, _lane: LaneId, state_ids: Vec<StateId>) -> Result<PluginSwitch, String> {
+        let mut instance = self.revision.instantiate(self.limits);
+        if let Some(numbers) = &self.numbers {
+            instance.number_outputs(numbers.clone());
+        }
         Ok(PluginSwitch {
-            function: Box::new(self.revision.instantiate(self.limits)),
-            descriptor: self.revision.descriptor().clone(),
+            function: Box::new(instance),
+            descriptor: self.descriptor.clone(),
             state_ids,
             roles: self.fit.roles.clone(),
             outputs: self.outputs.clone(),
@@ -140,18 +171,15 @@ pub fn admit_later(
     let revision = gate.load_bytes(bytes, &loaded.config.plugin.config)?;
     let fit = roles::fit(loaded, revision.descriptor())
         .map_err(|problems| loaded.problems(problems).to_string())?;
-    // The lanes' logs number their outputs as the first revision did.
-    if fit.outputs != first.outputs {
-        let names = |fit: &Fit| {
-            let names = fit.outputs.iter().map(|at| loaded.config.outputs[*at].name.as_str());
-            names.collect::<Vec<_>>().join(", ")
-        };
-        return Err(format!(
-            "it declares its outputs as {}, the running one as {}: declare them in that order, or \
-             restart the pipeline",
-            names(&fit),
-            names(first)
-        ));
+    Ok(Arc::new(FittedRevision::later(revision, fit, first, accepted, gate.limits())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_that_are_not_said_are_those_of_the_gate() {
+        assert_eq!(gate_options(&PluginLimits::default()), GateOptions::default());
     }
-    Ok(Arc::new(FittedRevision::new(revision, fit, accepted, gate.limits())))
 }

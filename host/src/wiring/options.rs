@@ -7,7 +7,7 @@ use dovetail_core::{
 use dovetail_runtime::setup::Decode;
 
 use super::roles::Fit;
-use crate::config::model::{Config, InputConfig, InputFrom};
+use crate::config::model::{Config, InputConfig, InputFrom, PluginLimits};
 
 /// What the log says about an input and its topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -37,12 +37,20 @@ pub fn lane_options(
         when_all_idle: config.when_all_idle,
         commit: config.commit,
         dead_letter_rate: config.dead_letters.max_rate,
-        limits: CallLimits {
-            outputs_max: config.plugin.limits.outputs,
-            output_bytes_max: config.plugin.limits.output_bytes,
-            scan_entries_max: config.plugin.limits.scan_entries,
-            ..CallLimits::default()
-        },
+        limits: call_limits(&config.plugin.limits),
+    }
+}
+
+fn call_limits(limits: &PluginLimits) -> CallLimits {
+    CallLimits {
+        outputs_max: limits.outputs,
+        output_bytes_max: limits.output_bytes,
+        scan_entries_max: limits.scan_entries,
+        scan_bytes_max: limits.scan_bytes,
+        state_row_bytes_max: limits.state_row_bytes,
+        state_bytes_max: limits.state_bytes,
+        timers_max: limits.timers,
+        firings_per_timer_max: limits.firings_per_timer,
     }
 }
 
@@ -86,4 +94,14 @@ pub fn decoder(config: &Config) -> Box<dyn Decode> {
     Box::new(move |source: Source, record: Record| {
         decoders[usize::from(source.input.0)].decode(record)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_that_are_not_said_are_those_of_the_core() {
+        assert_eq!(call_limits(&PluginLimits::default()), CallLimits::default());
+    }
 }

@@ -44,6 +44,18 @@ pub fn fit(loaded: &Loaded, descriptor: &PluginDescriptor) -> Result<Fit, Vec<Pr
 }
 
 impl Fit {
+    /// Returns the number that the `first` revision gave to each of the outputs of `describe`;
+    /// `None` where the numbers are the same. Both fit one configuration, so both have all of it.
+    #[must_use]
+    pub fn renumbered(&self, first: &Self, declared: usize) -> Option<Vec<u32>> {
+        if self.outputs == first.outputs {
+            return None;
+        }
+        let place = |at: &usize| first.outputs.iter().position(|known| known == at);
+        let number = |at| u32::try_from(place(at).unwrap_or(usize::MAX)).unwrap_or(u32::MAX);
+        Some(self.outputs.iter().take(declared).map(number).collect())
+    }
+
     /// Returns the lane's outputs, given what each configured one accepts.
     #[must_use]
     pub fn lane_outputs(&self, accepted: &[OutputOptions]) -> Vec<OutputOptions> {
@@ -129,4 +141,22 @@ fn fit_outputs(
         ));
     }
     outputs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fit(outputs: &[usize]) -> Fit {
+        Fit { roles: vec![0, 1], outputs: outputs.to_vec(), late_output: None }
+    }
+
+    #[test]
+    fn outputs_in_another_order_keep_the_numbers_of_the_first_revision() {
+        let first = fit(&[2, 0, 1]);
+        assert_eq!(fit(&[2, 0, 1]).renumbered(&first, 3), None);
+        assert_eq!(fit(&[0, 1, 2]).renumbered(&first, 3), Some(vec![1, 2, 0]));
+        // The last one is written by the host alone, and the plugin cannot name it.
+        assert_eq!(fit(&[0, 1, 2]).renumbered(&first, 2), Some(vec![1, 2]));
+    }
 }
