@@ -156,7 +156,10 @@ fn watch(
         digest,
         gate: Box::new(gate),
         handle: handle.clone(),
-        watch: WatchOptions::default(),
+        watch: WatchOptions {
+            bytes_max: config.plugin.limits.component_bytes,
+            ..WatchOptions::default()
+        },
     })?;
     super::admin::stop_on_signals(handle.clone())?;
     let admin = super::admin::serve(config, handle, &reloader, token, metrics)?;
