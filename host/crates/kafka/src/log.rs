@@ -67,7 +67,15 @@ impl KafkaLog {
         let signal = Arc::new(signal);
         let dead_letter_bytes_max = queued_record_bytes_max(&options);
         let (producer, consumer) = (None, None);
-        Ok(Self { options, clock, signal, stopping: Arc::default(), producer, consumer, dead_letter_bytes_max })
+        Ok(Self {
+            options,
+            clock,
+            signal,
+            stopping: Arc::default(),
+            producer,
+            consumer,
+            dead_letter_bytes_max,
+        })
     }
 
     fn drop_clients(&mut self) {
