@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn of_a_long_line_the_part_around_the_place_is_shown() {
         let text = format!("{}wrong{}", "a".repeat(1_000), "b".repeat(1_000_000));
-        let place = Place { line: 1, column: 1_001, width: 2_000_000, ..Place::default() };
+        let place = Place { origin: Origin::File, line: 1, column: 1_001, width: 2_000_000 };
         let said = render(&Problem::new("", place, "it is".to_owned()), "error", "f", &text);
         assert!(said.contains("…aaa") && said.contains("awrongb") && said.contains("b…"), "{said}");
         assert!(said.chars().count() < 600, "{said}");
