@@ -79,8 +79,10 @@ pub(super) fn plugin(command: PluginCommand) -> Result<(), Failure> {
 }
 
 fn inspect(args: &InspectArgs) -> Result<(), Failure> {
-    let artifact = Artifact::read(&args.wasm, COMPONENT_BYTES_MAX)
-        .map_err(|error| Failure::check(format!("{}: {error}", args.wasm.display())))?;
+    let artifact = Artifact::read(&args.wasm, COMPONENT_BYTES_MAX).map_err(|error| {
+        let message = format!("{}: {error}", args.wasm.display());
+        if args.wasm.exists() { Failure::check(message) } else { Failure::usage(message) }
+    })?;
     let gate = PluginGate::new(&PluginLimits::default())?;
     let described = gate.load(&args.wasm, &args.config);
     let text = match args.output {
