@@ -144,6 +144,7 @@ impl Revision for FittedRevision {
         if let Some(numbers) = &self.numbers {
             instance.number_outputs(numbers.clone());
         }
+        instance.prepare().map_err(|failure| failure.message)?;
         Ok(PluginSwitch {
             function: Box::new(instance),
             descriptor: self.descriptor.clone(),

@@ -168,6 +168,15 @@ impl Instance {
         }
     }
 
+    /// Makes the live instantiation and opens it, so that the first call finds it ready.
+    ///
+    /// # Errors
+    ///
+    /// Why the plugin cannot be instantiated or opened.
+    pub fn prepare(&mut self) -> CallResult {
+        self.live().map(|_live| ())
+    }
+
     /// Returns the revision it runs.
     #[must_use]
     pub fn revision(&self) -> &Revision {

@@ -179,4 +179,10 @@ fn memory_too_small_for_the_plugin_itself_is_a_memory_failure() {
     let mut lane = Lane::with(&revision, CallLimits::default());
     lane.instance = revision.instantiate(Limits { memory_bytes: 1 << 16, ..limits() });
     assert_eq!(lane.handle("nothing").unwrap_err().kind, Memory);
+    // And it is found before the first call, where one asks.
+    lane.instance = revision.instantiate(Limits { memory_bytes: 1 << 16, ..limits() });
+    assert_eq!(lane.instance.prepare().unwrap_err().kind, Memory);
+    lane.instance = revision.instantiate(limits());
+    lane.instance.prepare().unwrap();
+    assert!(lane.instance.peak_memory_bytes() > 0 && lane.instance.calls() == 0);
 }
