@@ -10,6 +10,7 @@ pub(super) const SAMPLES_MAX: usize = 256;
 pub(super) struct Counts {
     pub(super) inputs: Vec<InputCounts>,
     pub(super) timer_dead_letters: Vec<(Reason, u64)>,
+    pub(super) dead_letter_messages: Vec<(Reason, String)>,
     pub(super) timers_fired: u64,
     /// Steps of calls that continue.
     pub(super) continuations: u64,
@@ -38,6 +39,14 @@ impl Counts {
         add(&mut self.inputs[input].dead_letters, reason);
     }
 
+    /// Keeps the last message of each reason.
+    pub(super) fn dead_letter_message(&mut self, reason: Reason, message: &str) {
+        match self.dead_letter_messages.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, last)) => message.clone_into(last),
+            None => self.dead_letter_messages.push((reason, message.to_owned())),
+        }
+    }
+
     /// Takes the counts and starts anew.
     pub(super) fn take_report(&mut self) -> EpochReport {
         let next = Self::new(self.inputs.len(), self.outputs);
@@ -46,6 +55,7 @@ impl Counts {
             inputs: counts.inputs,
             outputs: vec![0; counts.outputs],
             timer_dead_letters: counts.timer_dead_letters,
+            dead_letter_messages: counts.dead_letter_messages,
             timers_fired: counts.timers_fired,
             calls: counts.calls,
             failures: counts.failures,

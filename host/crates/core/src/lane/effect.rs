@@ -39,6 +39,10 @@ pub enum StopCause {
         records: u64,
         /// The percentage allowed.
         percent_max: u32,
+        /// The most frequent reason among them.
+        reason: Reason,
+        /// The last message with that reason.
+        message: String,
     },
     /// Keyed state failed: reopen it and replay the journal.
     Store(StoreError),
@@ -95,6 +99,8 @@ pub struct EpochReport {
     pub outputs: Vec<u64>,
     /// Dead letters of timers, by reason.
     pub timer_dead_letters: Vec<(Reason, u64)>,
+    /// The last message of each reason among the dead letters.
+    pub dead_letter_messages: Vec<(Reason, String)>,
     /// Timers fired.
     pub timers_fired: u64,
     /// Plugin calls, continuations and retries included.

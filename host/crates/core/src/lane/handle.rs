@@ -244,7 +244,8 @@ impl Lane {
             time,
         });
         let now = self.now();
-        if let Some(cause) = self.flood.dead_letter(now) {
+        self.counts.dead_letter_message(reason, message);
+        if let Some(cause) = self.flood.dead_letter(now, reason, message) {
             self.stop(cause, effects);
         }
     }
