@@ -304,7 +304,11 @@ impl EmbeddedCluster {
         self.commit_changes(inner, changes)
     }
 
-    fn commit_changes(&self, inner: &mut Inner, changes: Changes) -> Result<(), EmbeddedError> {
+    pub(crate) fn commit_changes(
+        &self,
+        inner: &mut Inner,
+        changes: Changes,
+    ) -> Result<(), EmbeddedError> {
         inner.check()?;
         let path = commits_path(&self.dir);
         let mut frame = Vec::new();

@@ -3,7 +3,9 @@
 //! Invariant: only the newest attempt of a lane commits, and a commit holds outputs, journal and
 //! positions together.
 
-use std::{collections::BTreeMap, ops::ControlFlow, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap, ops::ControlFlow, path::Path, path::PathBuf, sync::Arc, time::Duration,
+};
 
 use bytes::Bytes;
 use dovetail_core::{
@@ -111,7 +113,8 @@ enum Reader {
 }
 
 impl EmbeddedLog {
-    /// Returns the log of a lane; makes the journal where there is none.
+    /// Returns the log of a lane; makes the journal where there is none. A followed file whose
+    /// topic is still empty is emptied, once: it begins with its topic.
     ///
     /// # Errors
     ///
@@ -144,6 +147,9 @@ impl EmbeddedLog {
                     output.topic,
                     cluster.dir().display()
                 )));
+            }
+            if let Some(path) = &output.follow {
+                cluster.begin_follow(&output.topic, path)?;
             }
         }
         let signal = Arc::new(Signal::default());
@@ -274,13 +280,23 @@ impl EmbeddedLog {
             return Ok(());
         }
         Err(LogError::Config(format!(
-            "{} had {finished} bytes when pipeline {} read it to its end, now it has {size}. A \
-             finished file is never read again: put what is new into a topic or into another \
-             file of a new pipeline, or give this pipeline another name to read all of it anew",
+            "{} had {finished} bytes when pipeline {} read it to its end, now it has {size}; a \
+             finished file is never read again. {}",
             path.display(),
-            self.spec.pipeline
+            self.spec.pipeline,
+            ways_to_read_anew(self.cluster.dir())
         )))
     }
+}
+
+/// Says how all of a file can be read once more.
+pub(crate) fn ways_to_read_anew(dir: &Path) -> String {
+    format!(
+        "To read all of it anew, remove {} (and `state.dir` where that lies elsewhere); the files \
+         that follow its topics begin anew with it. To keep what is there, give the pipeline another \
+         name and another `state.dir`: its results are added to the same topics",
+        dir.display()
+    )
 }
 
 impl Log for EmbeddedLog {

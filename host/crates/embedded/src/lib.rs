@@ -15,6 +15,7 @@ mod commits;
 mod directory;
 mod error;
 mod follow;
+mod follows;
 pub mod format;
 mod lane;
 mod ndjson;

@@ -63,7 +63,8 @@ impl FileReader {
         if position > size {
             return Err(EmbeddedError::Config(format!(
                 "{} has {size} bytes, but {position} of it were already read: it was cut or \
-                 replaced. Put the old content back, or start a pipeline under another name",
+                 replaced. Put the old content back, or give the \
+                 pipeline another name and another `state.dir`",
                 path.display()
             )));
         }

@@ -167,17 +167,32 @@ fn a_followed_file_shows_what_is_committed_and_is_repaired_at_the_next_start() {
 }
 
 #[test]
-fn what_was_in_a_followed_file_before_stays() {
+fn a_followed_file_begins_with_its_topic_and_goes_on_after_a_start() {
     let dir = temporary();
     let follow = dir.path().join("out.ndjson");
-    fs::write(&follow, "mine\n").unwrap();
+    fs::write(&follow, "of an earlier directory\n").unwrap();
     let cluster = open(&dir.path().join("log"));
     let mut lane = log(&cluster, follow_spec(follow.clone()));
+    assert_eq!(fs::read_to_string(&follow).unwrap(), "");
     commit(&mut lane, 0, 0, &results(&[("a", "1")], 5), &[1]).unwrap();
     drop((lane, cluster));
-    drop(open(&dir.path().join("log")));
-    let expected = "mine\n{\"key\":\"a\",\"value\":1,\"time\":5}\n";
+    let cluster = open(&dir.path().join("log"));
+    drop((log(&cluster, follow_spec(follow.clone())), cluster));
+    let expected = "{\"key\":\"a\",\"value\":1,\"time\":5}\n";
     assert_eq!(fs::read_to_string(&follow).unwrap(), expected);
+}
+
+#[test]
+fn a_file_that_follows_a_topic_with_records_is_added_to() {
+    let dir = temporary();
+    let (first, second) = (dir.path().join("first.ndjson"), dir.path().join("second.ndjson"));
+    fs::write(&second, "mine\n").unwrap();
+    let cluster = open(&dir.path().join("log"));
+    let mut lane = log(&cluster, follow_spec(first));
+    commit(&mut lane, 0, 0, &results(&[("a", "1")], 5), &[1]).unwrap();
+    drop(lane);
+    drop(log(&cluster, follow_spec(second.clone())));
+    assert_eq!(fs::read_to_string(&second).unwrap(), "mine\n");
 }
 
 #[test]
