@@ -23,6 +23,7 @@ use dovetail_core::{
 use crate::{
     acquire::{AcquireError, Acquired, acquire},
     clock::AttemptSource,
+    dead_letter_log::DeadLetterLog,
     fatal::{FatalCause, FatalKind},
     fenced::{FencedWatch, Verdict},
     handle::{LaneCommand, LanePort, lock},
@@ -110,6 +111,7 @@ pub struct LaneDriver {
     shown_at: ProcessingTime,
     /// Whether something was committed since.
     is_stale: bool,
+    dead_letters: DeadLetterLog,
 }
 
 impl std::fmt::Debug for LaneDriver {
@@ -147,6 +149,7 @@ impl LaneDriver {
             doubts: 0,
             shown_at: i64::MIN,
             is_stale: false,
+            dead_letters: DeadLetterLog::default(),
         }
     }
 
@@ -296,14 +299,17 @@ impl LaneDriver {
                 dead_letters,
                 records,
                 percent_max,
+                reason,
+                message,
             }) => {
                 self.store = Some(turning.into_lane().into_store());
                 self.fatal(
                     FatalKind::Rule,
                     format!(
                         "{dead_letters} of the {records} records of the last 10 s became dead \
-                         letters, more than the {percent_max} % of `dead_letters.max_rate`: see \
-                         their header `__dovetail.errors.reason`, mend the cause, or allow more"
+                         letters, more than the {percent_max} % of `dead_letters.max_rate`; most of \
+                         all are {}, the last with: {message}. Mend the cause, or allow more",
+                        reason.name()
                     ),
                     now,
                 )
@@ -332,6 +338,7 @@ impl LaneDriver {
             let descriptor = self.pipeline.revision.descriptor();
             telemetry::publish_report(&self.names, descriptor, &report, commit_ms);
             telemetry::log_plugin_lines(&self.names, lane, &report);
+            self.dead_letters.warn(&self.names, lane, &report, at);
             self.keys.observe(&report, at);
             self.port.show(|view| view.count(&report, commit_ms, at));
         }
@@ -359,7 +366,7 @@ impl LaneDriver {
         self.is_stale = false;
         let status = turning.lane().status();
         telemetry::publish_status(&self.names, self.parts.lane.0, &status);
-        self.port.show(|view| view.status = Some(status));
+        self.port.show(|view| view.stand(status, now));
     }
 
     /// Notes that the waiting revision has taken over.

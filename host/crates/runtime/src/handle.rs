@@ -28,7 +28,7 @@ use crate::{
     clock,
     fatal::FatalCause,
     key_watch::{KeyFindings, KeyWatch},
-    revisions::{RevisionEntry, RevisionOrigin, RevisionState, SwapError, numbers},
+    revisions::{RevisionEntry, RevisionOrigin, RevisionState, SwapError, numbers, short},
     setup::{Names, PipelineSetup, Revision},
     status::{LaneView, NotReady, Phase, Readiness, lane_reasons},
     swap::{Swap, SwapShare},
@@ -343,7 +343,8 @@ impl Handle {
         tracing::error!(
             pipeline = self.0.names.pipeline,
             digest,
-            "the plugin revision is refused and {running} goes on: {reason}"
+            "the plugin revision is refused and {} goes on: {reason}",
+            short(&running)
         );
         telemetry::publish_reload(&self.0.names, "refused", &running, &running);
         self.note(digest, origin, RevisionState::Refused(reason));

@@ -8,6 +8,7 @@
 
 pub mod acquire;
 pub mod clock;
+mod dead_letter_log;
 pub mod driver;
 pub mod fatal;
 pub mod fenced;

@@ -14,7 +14,7 @@ use std::{
 
 use crate::{
     handle::{Handle, lock},
-    revisions::{RevisionOrigin, SwapError},
+    revisions::{RevisionOrigin, SwapError, short},
     setup::Revision,
     watch::{FileWatch, WatchOptions, digest_of},
 };
@@ -57,7 +57,7 @@ impl fmt::Debug for ReloadParts {
 #[derive(Debug, thiserror::Error)]
 pub enum PushError {
     /// It did not pass the gate.
-    #[error("the revision {digest} is refused: {reason}")]
+    #[error("the revision {} is refused: {reason}", short(.digest))]
     Refused {
         /// Its digest.
         digest: String,

@@ -56,8 +56,9 @@ pub struct RevisionEntry {
 pub enum SwapError {
     /// It declares other states than what is stored.
     #[error(
-        "revision {digest} declares other states than those that are stored: {}; a state keeps its \
-         name, kind and schema version for as long as the pipeline lives", table(.differences)
+        "revision {} declares other states than those that are stored: {}; a state keeps its name, \
+         kind and schema version for as long as the pipeline lives. To start anew, give the \
+         pipeline another name and another `state.dir`", short(.digest), table(.differences)
     )]
     States {
         /// The revision.
@@ -66,7 +67,7 @@ pub enum SwapError {
         differences: Vec<Difference>,
     },
     /// No instance could be made.
-    #[error("revision {digest} could not be opened for lane {}: {reason}", lane.0)]
+    #[error("revision {} could not be opened for lane {}: {reason}", short(.digest), lane.0)]
     Open {
         /// The revision.
         digest: String,
@@ -76,7 +77,7 @@ pub enum SwapError {
         reason: String,
     },
     /// What had to be done before the switch failed.
-    #[error("revision {digest} was not taken over: {reason}")]
+    #[error("revision {} was not taken over: {reason}", short(.digest))]
     Prevented {
         /// The revision.
         digest: String,
@@ -84,7 +85,7 @@ pub enum SwapError {
         reason: String,
     },
     /// Lanes did not answer in time; they switch as soon as they can.
-    #[error("revision {digest}: lanes {} have not switched yet", numbers(.lanes))]
+    #[error("revision {}: lanes {} have not switched yet", short(.digest), numbers(.lanes))]
     Slow {
         /// The revision.
         digest: String,
@@ -92,11 +93,17 @@ pub enum SwapError {
         lanes: Vec<LaneId>,
     },
     /// The pipeline is stopping.
-    #[error("the pipeline is stopping: revision {digest} was not taken over")]
+    #[error("the pipeline is stopping: revision {} was not taken over", short(.digest))]
     Stopping {
         /// The revision.
         digest: String,
     },
+}
+
+/// Returns as much of a digest as people compare.
+#[must_use]
+pub fn short(digest: &str) -> &str {
+    digest.get(..12).unwrap_or(digest)
 }
 
 /// Says differences in one line.

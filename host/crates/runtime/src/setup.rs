@@ -9,7 +9,7 @@ use dovetail_core::{
     identity::Identity,
     lane::PluginSwitch,
     log::Log,
-    options::LaneOptions,
+    options::{LaneOptions, WhenAllIdle},
     plugin::PluginDescriptor,
     record::{DecodedRecord, InputIndex, Record, Source},
     state::{ExpiryTable, StateId, StateStore, StoreError},
@@ -130,6 +130,7 @@ impl PipelineSetup {
             inputs: self.options.inputs.iter().map(|input| input.name.clone()).collect(),
             topics: self.options.inputs.iter().map(|input| input.topic.clone()).collect(),
             outputs: self.options.outputs.iter().map(|output| output.name.clone()).collect(),
+            when_all_idle: self.options.when_all_idle,
         }
     }
 }
@@ -145,6 +146,8 @@ pub struct Names {
     pub topics: Vec<String>,
     /// The outputs in the order of the lanes: every revision numbers them alike.
     pub outputs: Vec<String>,
+    /// What event time does while every source is idle.
+    pub when_all_idle: WhenAllIdle,
 }
 
 impl Names {

@@ -81,6 +81,8 @@ pub struct LaneView {
     pub phase_since: ProcessingTime,
     /// Where it stands; absent until it was acquired once.
     pub status: Option<LaneStatus>,
+    /// Since when every source that has not ended is idle, ms; absent while one is not.
+    pub all_idle_since: Option<ProcessingTime>,
     /// When it last committed, ms.
     pub committed_at: Option<ProcessingTime>,
     /// How long the last commit took, ms.
@@ -108,6 +110,7 @@ impl LaneView {
             phase: Phase::Acquiring,
             phase_since: now,
             status: None,
+            all_idle_since: None,
             committed_at: None,
             commit_ms: 0,
             open_since: None,
@@ -127,6 +130,15 @@ impl LaneView {
             self.phase = phase;
             self.phase_since = now;
         }
+    }
+
+    /// Shows where the lane stands.
+    pub fn stand(&mut self, status: LaneStatus, now: ProcessingTime) {
+        self.all_idle_since = match self.all_idle_since {
+            since @ Some(_) if status.all_idle => since,
+            _ => status.all_idle.then_some(now),
+        };
+        self.status = Some(status);
     }
 
     /// Adds what a committed epoch counted.

@@ -101,7 +101,10 @@ impl Supervisor {
                 LaneEnd::Finished => tracing::info!(lane = lane.0, "every input has ended"),
                 LaneEnd::Stopped => tracing::info!(lane = lane.0, "the lane has stopped"),
                 LaneEnd::Fatal(cause) => {
-                    tracing::error!("{cause}");
+                    // The first one is returned, and told by whoever asked.
+                    if self.handle.fatal().is_some() {
+                        tracing::error!("{cause}");
+                    }
                     self.handle.fail(cause);
                 }
             }
