@@ -50,7 +50,7 @@ fetch() {
         return
     fi
     try=1
-    until mvn -q -B -f "$here/pom.xml" "-Dkafka.version=$version" \
+    until mvn -q -B -ntp -Dstyle.color=never -f "$here/pom.xml" "-Dkafka.version=$version" \
         dependency:build-classpath "-Dmdep.outputFile=$cp_file.$$" >&2; do
         [ $try -lt 3 ] || die "Maven could not resolve Kafka $version"
         try=$((try + 1))

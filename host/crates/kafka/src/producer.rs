@@ -440,7 +440,10 @@ impl Reports {
 
 /// Passes a line of librdkafka's log on; `level` is that of syslog.
 pub(crate) fn log_line(level: i32, facility: &str, text: &str) {
+    // What librdkafka tries again by itself is for whoever looks into the client.
+    let is_retry = matches!(facility, "GETPID" | "RETRY") || text.contains("retrying");
     match level {
+        _ if is_retry => debug!(target: "librdkafka", facility, "{text}"),
         0..=3 => error!(target: "librdkafka", facility, "{text}"),
         4 => warn!(target: "librdkafka", facility, "{text}"),
         5 | 6 => info!(target: "librdkafka", facility, "{text}"),
