@@ -12,4 +12,4 @@ pub mod signals;
 mod time_text;
 pub mod view;
 
-pub use self::server::{Admin, AdminError, AdminParts, Push};
+pub use self::server::{Admin, AdminError, AdminParts, Push, bind};

@@ -21,10 +21,9 @@ pub type Push = Arc<dyn Fn(&[u8]) -> Result<String, PushError> + Send + Sync>;
 const GRACE: Duration = Duration::from_secs(2);
 
 /// What the server needs.
-#[derive(Clone)]
 pub struct AdminParts {
-    /// Where to listen; port 0 takes a free one.
-    pub listen: SocketAddr,
+    /// Where it listens: what [`bind`] has returned.
+    pub listener: TcpListener,
     /// The pipeline.
     pub handle: Handle,
     /// What a change must bring along; an empty one lets no change through.
@@ -39,7 +38,7 @@ pub struct AdminParts {
 
 impl fmt::Debug for AdminParts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AdminParts").field("listen", &self.listen).finish_non_exhaustive()
+        f.debug_struct("AdminParts").field("listener", &self.listener).finish_non_exhaustive()
     }
 }
 
@@ -67,18 +66,26 @@ pub struct Admin {
     thread: Option<JoinHandle<()>>,
 }
 
+/// Takes an address, so that nothing has been made or acquired when it is refused; port 0 takes a
+/// free one. Requests wait until the server starts.
+///
+/// # Errors
+///
+/// When the address is taken or not ours.
+pub fn bind(listen: SocketAddr) -> Result<TcpListener, AdminError> {
+    TcpListener::bind(listen).map_err(|error| AdminError::Listen { listen, error })
+}
+
 impl Admin {
-    /// Starts listening.
+    /// Starts answering.
     ///
     /// # Errors
     ///
-    /// When the address is taken or not ours, or the system gives no thread.
+    /// When the system gives no thread or event loop.
     pub fn start(parts: AdminParts) -> Result<Self, AdminError> {
-        let listen = parts.listen;
-        let listening = |error| AdminError::Listen { listen, error };
-        let listener = TcpListener::bind(listen).map_err(listening)?;
-        listener.set_nonblocking(true).map_err(listening)?;
-        let address = listener.local_addr().map_err(listening)?;
+        let listener = parts.listener;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel();
         let app = App {

@@ -8,6 +8,7 @@ use dovetail_core::{
     epoch::LaneId,
     key::Key,
     lane::{LaneStatus, SourceCondition, SourceStatus},
+    options::WhenAllIdle,
     timers::{Timer, TimerDomain},
 };
 use dovetail_runtime::{
@@ -120,6 +121,8 @@ pub struct LaneStatusView {
     pub held_by: Option<String>,
     /// Whether every source that has not ended is idle.
     pub all_idle: bool,
+    /// Since when, ms.
+    pub all_idle_since_ms: Option<i64>,
     /// Records taken per second, over the last 10 s.
     pub records_in_per_second: f64,
     /// Records emitted per second, over the last 10 s.
@@ -161,6 +164,12 @@ pub struct StatusView {
     pub readiness: ReadyView,
     /// Who holds the watermarks, in words.
     pub held_by: Option<String>,
+    /// Since when every source of every lane is idle, ms; absent while one is not.
+    pub all_idle_since_ms: Option<i64>,
+    /// The same as text.
+    pub all_idle_since: Option<String>,
+    /// What event time does while all are idle: `hold` or `follow_clock`.
+    pub when_all_idle: String,
     /// Counts per input.
     pub inputs: Vec<InputView>,
     /// Committed records per output.
@@ -244,6 +253,8 @@ impl StatusView {
         let names = handle.names();
         let lanes = handle.lanes();
         let sources = lanes.iter().filter_map(|view| view.status.as_ref());
+        let idle = lanes.iter().map(|view| view.all_idle_since).collect::<Option<Vec<_>>>();
+        let all_idle_since = idle.and_then(|since| since.into_iter().max());
         let outputs = handle.outputs();
         let emitted = outputs.iter().enumerate().map(|(at, output)| {
             let of_lane = |view: &LaneView| view.totals.outputs.get(at).copied().unwrap_or(0);
@@ -255,6 +266,13 @@ impl StatusView {
             revision: handle.running_revision(),
             readiness: handle.readiness().into(),
             held_by: held_by(names, sources.flat_map(|status| &status.sources)),
+            all_idle_since_ms: all_idle_since,
+            all_idle_since: all_idle_since.map(rfc3339),
+            when_all_idle: match names.when_all_idle {
+                WhenAllIdle::Hold => "hold",
+                WhenAllIdle::FollowClock => "follow_clock",
+            }
+            .to_owned(),
             inputs: inputs(names, &lanes),
             outputs: emitted.collect(),
             copartition_violations: handle.key_findings().violations.into(),
@@ -296,6 +314,7 @@ fn lane(names: &Names, view: &LaneView, now: i64) -> LaneStatusView {
         watermark: lane_watermark.and_then(watermark),
         held_by: status.and_then(|status| held_by(names, &status.sources)),
         all_idle: status.is_some_and(|status| status.all_idle),
+        all_idle_since_ms: view.all_idle_since,
         records_in_per_second: view.records_in_per_second(now),
         records_out_per_second: view.records_out_per_second(now),
         late: view.totals.inputs.iter().map(|counts| counts.late).sum(),
@@ -371,8 +390,7 @@ fn held_by<'a>(
         let since = (since != i64::MAX).then(|| format!(", since {}", rfc3339(since)));
         format!("{inputs}: {why}{}", since.unwrap_or_default())
     };
-    let groups = groups.into_iter().map(group).collect::<Vec<_>>().join("; ");
-    Some(format!("watermark held by {groups}"))
+    Some(groups.into_iter().map(group).collect::<Vec<_>>().join("; "))
 }
 
 fn why(source: &SourceStatus) -> &'static str {
@@ -485,7 +503,7 @@ mod tests {
             [holder(0, 3, false), holder(0, 1, false), holder(1, 1, false), holder(1, 2, true)];
         assert_eq!(
             held_by(&names, &sources).unwrap(),
-            "watermark held by payments[2]: at its end, and not idle yet, since \
+            "payments[2]: at its end, and not idle yet, since \
              2026-01-01T00:00:00Z; orders[1,3], payments[1]: no record seen yet, since \
              2026-01-01T00:00:00Z"
         );

@@ -12,7 +12,7 @@ use std::{
 
 use bytes::Bytes;
 use dovetail_admin::{
-    Admin, AdminParts,
+    Admin, AdminParts, bind,
     view::{Failure, PushedView, ReadyView, RevisionView, StatusView, TimerView},
 };
 use dovetail_core::{
@@ -210,7 +210,7 @@ fn started() -> Api {
     };
     let supervisor = Supervisor::start(&setup(), vec![lane]).unwrap();
     let admin = Admin::start(AdminParts {
-        listen: "127.0.0.1:0".parse().unwrap(),
+        listener: bind("127.0.0.1:0".parse().unwrap()).unwrap(),
         handle: supervisor.handle(),
         token: "secret".to_owned(),
         metrics: PrometheusBuilder::new().build_recorder().handle(),
@@ -273,7 +273,7 @@ fn status_tells_where_every_source_stands_and_timers_what_comes_next() {
     assert_eq!(api.get("/livez"), (200, "ok\n".to_owned()));
     let before: StatusView = serde_json::from_str(&api.get("/api/v1/status").1).unwrap();
     let held_by = before.held_by.unwrap();
-    assert!(held_by.starts_with("watermark held by orders[0]: no record seen yet"), "{held_by}");
+    assert!(held_by.starts_with("orders[0]: no record seen yet"), "{held_by}");
 
     let key = Some(Bytes::from_static(b"o-1"));
     api.cluster.append(SourceIndex(0), Record { key, ..Record::default() });
@@ -340,15 +340,7 @@ fn changes_need_the_token_and_no_foreign_page_can_make_them() {
 #[test]
 fn a_taken_address_is_named_with_the_way_out() {
     let api = started();
-    let taken = AdminParts {
-        listen: api.admin.address(),
-        handle: api.supervisor.handle(),
-        token: "secret".to_owned(),
-        metrics: PrometheusBuilder::new().build_recorder().handle(),
-        push: Arc::new(|_| Ok(String::new())),
-        push_bytes_max: 1,
-    };
-    let message = Admin::start(taken).unwrap_err().to_string();
+    let message = bind(api.admin.address()).unwrap_err().to_string();
     assert!(message.contains("127.0.0.1") && message.contains("admin.listen"), "{message}");
     api.supervisor.handle().stop();
     assert_eq!(api.supervisor.join(), PipelineEnd::Stopped);
