@@ -21,6 +21,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::{
     config::{self, Environment, Loaded},
     failure::Failure,
+    wiring::{self, Fitted},
 };
 
 /// The pipeline file when none is named.
@@ -37,6 +38,7 @@ Exit codes:
 
 Environment:
   DOVETAIL_URL       where a running pipeline is found
+  DOVETAIL_TOKEN     the token for changes, where state.dir/admin-token is not at hand
   DOVETAIL__A__B=v   sets the configuration key a.b
   DOVETAIL_LOG       what is logged, such as info or dovetail=debug
   NO_COLOR           no colours";
@@ -114,6 +116,12 @@ impl FileArgs {
     /// Reads the pipeline file in its layers.
     fn load(&self) -> Result<Loaded, Failure> {
         Ok(config::load(&self.file, &Environment::of_process(&self.set))?)
+    }
+
+    /// Reads the pipeline file and takes its plugin through the gate.
+    fn fit(&self) -> Result<Fitted, Failure> {
+        let (loaded, problems) = config::examine(&self.file, &Environment::of_process(&self.set))?;
+        wiring::fit(loaded, problems)
     }
 }
 

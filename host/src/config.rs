@@ -124,6 +124,21 @@ impl Loaded {
 ///
 /// When it cannot be read or is wrong.
 pub fn load(path: &Path, environment: &Environment) -> Result<Loaded, LoadError> {
+    let (loaded, problems) = examine(path, environment)?;
+    if problems.is_empty() { Ok(loaded) } else { Err(loaded.problems(problems).into()) }
+}
+
+/// Reads a pipeline file as far as it can be read, with everything that is wrong with it, so that
+/// what only the plugin can say is reported together with it. Where there are problems, what is
+/// read holds placeholders and must not be run.
+///
+/// # Errors
+///
+/// When it cannot be read, or is no YAML.
+pub fn examine(
+    path: &Path,
+    environment: &Environment,
+) -> Result<(Loaded, Vec<Problem>), LoadError> {
     let unreadable = |error: std::io::Error| LoadError::Unreadable {
         path: path.to_owned(),
         reason: error.to_string(),
@@ -132,7 +147,7 @@ pub fn load(path: &Path, environment: &Environment) -> Result<Loaded, LoadError>
     // Absolute, because a log remembers files by their paths, wherever a start is made from.
     let absolute = std::path::absolute(path).map_err(unreadable)?;
     let base = absolute.parent().unwrap_or(Path::new("/"));
-    Ok(load_text(&path.display().to_string(), text, base, environment)?)
+    Ok(examine_text(&path.display().to_string(), text, base, environment)?)
 }
 
 /// Reads a pipeline from text; relative paths start at `base`.
@@ -146,6 +161,16 @@ pub fn load_text(
     base: &Path,
     environment: &Environment,
 ) -> Result<Loaded, Problems> {
+    let (loaded, problems) = examine_text(file, text, base, environment)?;
+    if problems.is_empty() { Ok(loaded) } else { Err(loaded.problems(problems)) }
+}
+
+fn examine_text(
+    file: &str,
+    text: String,
+    base: &Path,
+    environment: &Environment,
+) -> Result<(Loaded, Vec<Problem>), Problems> {
     let file = file.to_owned();
     let mut tree = match yaml::parse(&text) {
         Ok(tree) => tree,
@@ -162,13 +187,8 @@ pub fn load_text(
     let config = read::read(&mut reader, &tree, &around);
     let name = Path::new(&file).file_name().unwrap_or_default();
     check::check(&mut reader, &config, &base.join(name));
-    let reader::Reader { mut problems, warnings, effective, places } = reader;
-    if problems.is_empty() {
-        Ok(Loaded { config, warnings, file, text, effective, places })
-    } else {
-        sort(&mut problems);
-        Err(Problems { file, text, problems })
-    }
+    let reader::Reader { problems, warnings, effective, places } = reader;
+    Ok((Loaded { config, warnings, file, text, effective, places }, problems))
 }
 
 fn sort(problems: &mut Vec<Problem>) {

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::config::report::{Problem, Problems};
+
 /// The exit codes of the binary, as `--help` documents them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
@@ -38,27 +40,34 @@ pub struct Failure {
     pub exit: Exit,
     /// What happened and what to do, for a person.
     pub message: String,
+    /// The same one by one, where it is a pipeline file that is wrong.
+    pub problems: Vec<Problem>,
 }
 
 impl Failure {
+    /// Returns a failure with its exit code.
+    pub fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self { exit, message: message.into(), problems: Vec::new() }
+    }
+
     /// A check or test failed.
     pub fn check(message: impl Into<String>) -> Self {
-        Self { exit: Exit::Check, message: message.into() }
+        Self::new(Exit::Check, message)
     }
 
     /// The command was used wrongly, or what it needs is not there.
     pub fn usage(message: impl Into<String>) -> Self {
-        Self { exit: Exit::Usage, message: message.into() }
+        Self::new(Exit::Usage, message)
     }
 
     /// A defect, or a machine that does not do its part.
     pub fn internal(message: impl Into<String>) -> Self {
-        Self { exit: Exit::Internal, message: message.into() }
+        Self::new(Exit::Internal, message)
     }
 
     /// The configuration must change.
     pub fn configuration(message: impl Into<String>) -> Self {
-        Self { exit: Exit::Configuration, message: message.into() }
+        Self::new(Exit::Configuration, message)
     }
 }
 
@@ -72,16 +81,19 @@ impl std::error::Error for Failure {}
 
 impl From<crate::config::LoadError> for Failure {
     fn from(error: crate::config::LoadError) -> Self {
-        match &error {
-            crate::config::LoadError::Unreadable { .. } => Self::usage(error.to_string()),
-            crate::config::LoadError::Invalid(_) => Self::configuration(error.to_string()),
+        match error {
+            crate::config::LoadError::Invalid(problems) => problems.into(),
+            unreadable @ crate::config::LoadError::Unreadable { .. } => {
+                Self::usage(unreadable.to_string())
+            }
         }
     }
 }
 
-impl From<crate::config::report::Problems> for Failure {
-    fn from(problems: crate::config::report::Problems) -> Self {
-        Self::configuration(problems.to_string())
+impl From<Problems> for Failure {
+    fn from(problems: Problems) -> Self {
+        let message = problems.to_string();
+        Self { problems: problems.problems, ..Self::configuration(message) }
     }
 }
 
@@ -99,7 +111,7 @@ impl From<anyhow::Error> for Failure {
             None if error.chain().any(is_missing) => Exit::Usage,
             None => Exit::Configuration,
         };
-        Self { exit, message: format!("{error:#}") }
+        Self::new(exit, format!("{error:#}"))
     }
 }
 

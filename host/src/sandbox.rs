@@ -51,6 +51,8 @@ pub struct CaseResult {
     pub line: usize,
     /// Why it failed: the line, and what was expected and what came.
     pub failures: Vec<(usize, String)>,
+    /// Whether it holds now because its `expect` steps were written anew.
+    pub is_updated: bool,
 }
 
 /// How all cases ended.
@@ -58,6 +60,8 @@ pub struct CaseResult {
 pub struct Outcome {
     /// Case by case.
     pub cases: Vec<CaseResult>,
+    /// What may be wrong with what was played.
+    pub warnings: Vec<String>,
     /// Files that `--update` has changed.
     pub updated: Vec<PathBuf>,
     /// Calls of the plugin, over all plays.
@@ -75,7 +79,11 @@ impl Outcome {
     #[must_use]
     pub fn passed_and_failed(&self) -> (usize, usize) {
         let failed = self.cases.iter().filter(|case| !case.failures.is_empty()).count();
-        (self.cases.len() - failed, failed)
+        (self.cases.len() - failed - self.updated_cases(), failed)
+    }
+
+    fn updated_cases(&self) -> usize {
+        self.cases.iter().filter(|case| case.failures.is_empty() && case.is_updated).count()
     }
 
     /// Returns the outcome as JSON.
@@ -92,6 +100,7 @@ impl Outcome {
                 "name": case.name,
                 "line": case.line,
                 "passed": failures.is_empty(),
+                "updated": case.is_updated,
                 "failures": failures,
             })
         });
@@ -103,6 +112,7 @@ impl Outcome {
             "play_ms": self.played.as_millis(),
             "compile_ms": self.compiled.as_millis(),
             "updated": self.updated,
+            "warnings": self.warnings,
             "cases": cases.collect::<Vec<_>>(),
         })
     }
@@ -112,19 +122,24 @@ impl Outcome {
     pub fn to_text(&self) -> String {
         let mut text = String::new();
         for case in &self.cases {
-            let mark = if case.failures.is_empty() { "ok    " } else { "FAILED" };
+            let mark = match (case.failures.is_empty(), case.is_updated) {
+                (false, _) => "FAILED ",
+                (true, true) => "updated",
+                (true, false) => "ok     ",
+            };
             text.push_str(&format!("{mark} {} ({})\n", case.name, case.file.display()));
             for (line, message) in &case.failures {
                 text.push_str(&format!("  {}:{line}: {message}\n", case.file.display()));
             }
         }
-        for file in &self.updated {
-            text.push_str(&format!("updated {}\n", file.display()));
-        }
         let (passed, failed) = self.passed_and_failed();
+        let updated = match self.updated_cases() {
+            0 => String::new(),
+            count => format!("{count} updated, "),
+        };
         text.push_str(&format!(
             "{} calls in {} ms (compiling {} ms), peak guest memory {} KiB\n{passed} passed, \
-             {failed} failed\n",
+             {updated}{failed} failed\n",
             self.calls,
             self.played.as_millis(),
             self.compiled.as_millis(),
@@ -152,6 +167,7 @@ pub fn run(options: &Options) -> Result<Outcome> {
         Bench { engine: options.engine.clone(), pipelines: Vec::new(), compiled: Duration::ZERO };
     let mut outcome = Outcome {
         cases: Vec::new(),
+        warnings: Vec::new(),
         updated: Vec::new(),
         calls: 0,
         memory_bytes_peak: 0,
@@ -166,20 +182,33 @@ pub fn run(options: &Options) -> Result<Outcome> {
             text: text.clone(),
             problems,
         })?;
+        let mut unknown = Vec::new();
+        for case in &cases {
+            unknown.extend(bench.prepare(&case.pipeline)?.unknown_names(case));
+        }
+        if !unknown.is_empty() {
+            let file = file.display().to_string();
+            return Err(Problems { file, text, problems: unknown }.into());
+        }
         let mut updates = Vec::new();
         for case in &cases {
             let prepared = bench.prepare(&case.pipeline)?;
             let begin = Instant::now();
-            let (failures, played) = check(case, prepared, &meter)?;
+            let (mut failures, played) = check(case, prepared, &meter)?;
             outcome.played += begin.elapsed();
-            if options.update {
-                updates.extend(update::edits(case, &played));
+            let is_updated = options.update && !played.differing.is_empty();
+            if is_updated {
+                updates.extend(update::edits(case, &played, &text));
+                let written = played.differing.iter().map(|at| case.steps[*at].line);
+                let written: Vec<usize> = written.collect();
+                failures.retain(|(line, _)| !written.contains(line));
             }
             outcome.cases.push(CaseResult {
                 file: file.clone(),
                 name: case.name.clone(),
                 line: case.line,
                 failures,
+                is_updated,
             });
         }
         if let Some(new) = update::apply(&text, updates) {
@@ -188,6 +217,8 @@ pub fn run(options: &Options) -> Result<Outcome> {
             outcome.updated.push(file);
         }
     }
+    let stale = bench.pipelines.iter().filter_map(|(_, prepared)| prepared.stale.clone());
+    outcome.warnings.extend(stale);
     outcome.compiled = bench.compiled;
     outcome.calls = meter.calls();
     outcome.memory_bytes_peak = meter.memory_bytes_peak();

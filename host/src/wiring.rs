@@ -6,24 +6,31 @@
 mod admin;
 pub mod backend;
 pub mod embedded;
+pub mod freshness;
 pub mod gate;
 mod identity;
 pub mod kafka;
 pub mod lanes;
 pub mod options;
+pub mod port;
 pub mod roles;
+pub mod sample;
 mod serve;
 pub mod stores;
+pub mod summary;
 
 use std::sync::Arc;
 
 use dovetail_core::{identity::Identity, log::LogError};
 
-pub use self::serve::{Ended, run};
 use self::{
     backend::{Backend, Ground, SurveyError},
     gate::PluginGate,
     roles::Fit,
+};
+pub use self::{
+    serve::{Ended, run},
+    summary::Summary,
 };
 use crate::{
     config::{Loaded, model::LogConfig, report::Problem},
@@ -48,23 +55,48 @@ impl std::fmt::Debug for Fitted {
     }
 }
 
-/// Takes the plugin through the gate and fits it to the configuration.
+/// Takes the plugin through the gate and fits it to the configuration. `problems` are those that
+/// reading the file has found: what the plugin says is added to them.
 ///
 /// # Errors
 ///
-/// Why it is refused (as wrong use where there is no such file), or everything that does not fit.
-pub fn fit(loaded: Loaded) -> Result<Fitted, Failure> {
+/// Why it is refused (as wrong use where there is no such file and nothing else is wrong), and
+/// everything that is wrong with the file or does not fit.
+pub fn fit(mut loaded: Loaded, mut problems: Vec<Problem>) -> Result<Fitted, Failure> {
     let config = &loaded.config;
+    let is_wrong = |problems: &[Problem], keys: &[&str]| {
+        let starts = |problem: &Problem| keys.iter().any(|key| problem.path.starts_with(key));
+        problems.iter().any(starts)
+    };
+    if is_wrong(&problems, &["plugin.file", "plugin.limits", "plugin.config"])
+        || problems.iter().any(|problem| problem.path == "plugin")
+    {
+        return Err(loaded.problems(problems).into());
+    }
     let gate = PluginGate::new(&config.plugin.limits)?;
-    let revision = gate.load(&config.plugin.file, &config.plugin.config).map_err(|reason| {
-        let help = "`dovetail build` makes it; `dovetail plugin inspect` says what it wants";
-        let failure =
-            Failure::from(loaded.problems(vec![loaded.problem("plugin.file", reason, help)]));
-        if config.plugin.file.exists() { failure } else { Failure::usage(failure.message) }
-    })?;
-    let fit = roles::fit(&loaded, revision.descriptor())
-        .map_err(|problems| Failure::from(loaded.problems(problems)))?;
-    let mut loaded = loaded;
+    let revision = match gate.load(&config.plugin.file, &config.plugin.config) {
+        Ok(revision) => revision,
+        Err(reason) => {
+            let help = "`dovetail build` makes it; `dovetail plugin inspect` says what it wants";
+            let is_missing = problems.is_empty() && !config.plugin.file.exists();
+            problems.push(loaded.problem("plugin.file", reason, help));
+            let failure = Failure::from(loaded.problems(problems));
+            let exit = if is_missing { Exit::Usage } else { failure.exit };
+            return Err(Failure { exit, ..failure });
+        }
+    };
+    let fit = match roles::fit(&loaded, revision.descriptor()) {
+        Ok(fit) => fit,
+        Err(unfit) => {
+            // Where the file itself is wrong about a name, the plugin's word on it is a repetition.
+            let known: Vec<String> = problems.iter().map(|known| known.path.clone()).collect();
+            problems.extend(unfit.into_iter().filter(|problem| !known.contains(&problem.path)));
+            return Err(loaded.problems(problems).into());
+        }
+    };
+    if !problems.is_empty() {
+        return Err(loaded.problems(problems).into());
+    }
     loaded.warnings.extend(expiry_warnings(&loaded, &revision));
     Ok(Fitted { loaded: Arc::new(loaded), gate, revision, fit })
 }
@@ -165,5 +197,5 @@ pub(crate) fn log_failure(error: &LogError) -> Failure {
         LogError::Refused { .. } | LogError::Config(_) => Exit::Configuration,
         LogError::Doubt(_) | LogError::Corrupt(_) | LogError::Failed(_) => Exit::Internal,
     };
-    Failure { exit, message: error.to_string() }
+    Failure::new(exit, error.to_string())
 }

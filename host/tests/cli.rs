@@ -97,7 +97,10 @@ fn new_crate_builds_outside_the_repository_and_everything_ends_where_its_readme_
     assert_says(&succeed(&path, &["validate"]), &["pipeline.yaml: ok"]);
     assert_says(&succeed(&path, &["test"]), &["1 passed, 0 failed"]);
     let run = ["run", "--set", FREE_PORT];
-    assert_eq!(succeed(&path, &run), "finished\n");
+    assert_eq!(
+        succeed(&path, &run),
+        "finished: 7 records read, 2 to main, 1 to unpaid, 1 to late, 1 dead letter\n"
+    );
 
     let out = path.join("out");
     let values = |file: &str| -> Vec<String> {
@@ -111,11 +114,11 @@ fn new_crate_builds_outside_the_repository_and_everything_ends_where_its_readme_
     assert_eq!(dead_letters[0]["headers"]["__dovetail.errors.reason"], "plugin_error");
 
     // Started again there is nothing to do, from another folder too.
-    assert_eq!(succeed(&path, &run), "finished\n");
+    assert_eq!(succeed(&path, &run), "finished: nothing new to read\n");
     let file = path.join("pipeline.yaml");
     assert_eq!(
         succeed(Path::new("/"), &["run", file.to_str().unwrap(), "--set", FREE_PORT]),
-        "finished\n"
+        "finished: nothing new to read\n"
     );
     assert_eq!(values("paid.ndjson").len(), 2);
 
@@ -123,7 +126,18 @@ fn new_crate_builds_outside_the_repository_and_everything_ends_where_its_readme_
     let payments = path.join("data/payments.ndjson");
     let grown = fs::read_to_string(&payments).unwrap() + "{\"order_id\":\"o2\"}\n";
     fs::write(&payments, grown).unwrap();
-    assert_says(&fail(&path, &run, 78), &["payments.ndjson", "another name"]);
+    assert_says(
+        &fail(&path, &run, 78),
+        &["payments.ndjson", "another name and another `state.dir`", "remove "],
+    );
+
+    // Both ways out work.
+    let renamed = ["--set", "pipeline=again", "--set", "state.dir=data/again"];
+    assert_says(&succeed(&path, &[&run[..], &renamed].concat()), &["8 records read"]);
+    assert_eq!(values("paid.ndjson").len(), 4, "its results are added");
+    fs::remove_dir_all(path.join("data/log")).unwrap();
+    assert_says(&succeed(&path, &run), &["8 records read"]);
+    assert_eq!(values("paid.ndjson").len(), 2, "followed files begin with their topics");
 }
 
 #[test]
@@ -208,6 +222,59 @@ fn time_unit_that_does_not_fit_the_samples_is_named() {
 }
 
 #[test]
+fn sample_says_how_much_of_each_input_could_be_used_and_fails_where_too_little_could() {
+    let (_folder, path) = new_crate();
+    let sample = ["validate", "--connect", "--sample", "100"];
+    assert_says(
+        &succeed(&path, &sample),
+        &["cluster new: ok (1 partition, 1 lane)", "orders: 4 sampled, 4 usable\n"],
+    );
+    fs::write(path.join("data/payments.ndjson"), "no json\n{\"order_id\":\"o1\"}\n").unwrap();
+    fs::write(path.join("data/orders.ndjson"), "").unwrap();
+    let output = dovetail(&path, &[&sample[..], &["--output", "json"]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["ok"], false);
+    assert_eq!(report["inputs"][1]["dead_letters"]["decode"], 1);
+    assert_eq!(report["inputs"][1]["usable"], 0);
+    assert_eq!(report["errors"][0]["path"], "inputs.payments");
+    let output = dovetail(&path, &sample);
+    assert_says(
+        &String::from_utf8(output.stdout).unwrap(),
+        &["orders: no records to sample", "payments: 2 sampled, 0 usable, 2 would be dead letters"],
+    );
+}
+
+#[test]
+fn what_the_plugin_says_is_reported_together_with_what_the_file_says() {
+    let (_folder, path) = new_crate();
+    let file = path.join("pipeline.yaml");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace("wait: 30m", "wiat: 30m") + "comit: { every: 1s }\n").unwrap();
+    assert_says(
+        &fail(&path, &["validate"], 1),
+        &["unknown key `comit`", "unknown field `wiat`", "2 errors"],
+    );
+    fs::remove_file(path.join("my_join.wasm")).unwrap();
+    assert_says(
+        &fail(&path, &["validate"], 1),
+        &["unknown key `comit`", "my_join.wasm", "`dovetail build` makes it", "2 errors"],
+    );
+}
+
+#[test]
+fn taken_admin_port_is_refused_before_anything_is_made() {
+    let (_folder, path) = new_crate();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = format!("admin.listen={}", taken.local_addr().unwrap());
+    assert_says(&fail(&path, &["run", "--set", &listen], 78), &["cannot listen on", "process "]);
+    assert!(!path.join("out").exists() && !path.join("data/log").exists(), "nothing was made");
+    let output = dovetail(&path, &["validate", "--set", &listen]);
+    assert!(output.status.success());
+    assert_says(&String::from_utf8(output.stderr).unwrap(), &["cannot be listened on now"]);
+}
+
+#[test]
 fn plugin_says_what_it_is() {
     let (_folder, path) = new_crate();
     let arguments = ["plugin", "inspect", "my_join.wasm", "--config", "{\"wait\":\"1s\"}"];
@@ -218,8 +285,13 @@ fn plugin_says_what_it_is() {
     let json = succeed(&path, &[&arguments[..], &["--output", "json"]].concat());
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["outputs"], serde_json::json!(["main", "unpaid"]));
-    // The plugin's own words about a wrong configuration.
-    assert_says(&fail(&path, &["plugin", "inspect", "my_join.wasm"], 1), &["wait"]);
+    // What needs no configuration, and the plugin's own words about a missing one.
+    let output = dovetail(&path, &["plugin", "inspect", "my_join.wasm"]);
+    assert!(output.status.success());
+    assert_says(&String::from_utf8(output.stdout).unwrap(), &["digest", "interface", "imports"]);
+    assert_says(&String::from_utf8(output.stderr).unwrap(), &["--config", "wait"]);
+    let wrong = ["plugin", "inspect", "my_join.wasm", "--config", "{}"];
+    assert_says(&fail(&path, &wrong, 1), &["wait"]);
 }
 
 #[test]

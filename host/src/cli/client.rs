@@ -25,13 +25,16 @@ pub(super) struct Where {
 }
 
 impl Where {
-    /// Finds the pipeline by `--url`, `DOVETAIL_URL`, or the port in the pipeline file.
+    /// Finds the pipeline by `--url`, `DOVETAIL_URL`, or the port in the pipeline file; then it
+    /// must be the pipeline of that file which answers.
     pub(super) fn client(&self) -> Result<Client, Failure> {
+        let mut expected = None;
         let base = match &self.url {
             Some(url) => url.trim_end_matches('/').to_owned(),
             None => {
                 let loaded = config::load(&self.file, &Environment::of_process(&[]))?;
                 let mut address = loaded.config.admin_listen;
+                expected = Some(loaded.config.pipeline);
                 if address.ip().is_unspecified() {
                     let local = if address.is_ipv4() {
                         IpAddr::from([127, 0, 0, 1])
@@ -48,7 +51,11 @@ impl Where {
             .http_status_as_error(false)
             .build()
             .into();
-        Ok(Client { base, agent })
+        let client = Client { base, agent };
+        match expected {
+            Some(expected) => client.expect(&expected).map(|()| client),
+            None => Ok(client),
+        }
     }
 
     /// Returns the token that changes need.
@@ -75,6 +82,19 @@ pub(super) struct Client {
 }
 
 impl Client {
+    /// Refuses another pipeline on the port.
+    fn expect(&self, expected: &str) -> Result<(), Failure> {
+        let status = self.get("/api/v1/status")?;
+        match status.get("pipeline").and_then(Value::as_str) {
+            Some(found) if found != expected => Err(Failure::usage(format!(
+                "{} answers for {found}, not {expected}: is {expected} running? Give each pipeline \
+                 its own `admin.listen`, or say where with --url or DOVETAIL_URL",
+                self.base
+            ))),
+            Some(_) | None => Ok(()),
+        }
+    }
+
     /// Asks for a JSON document.
     pub(super) fn get(&self, path: &str) -> Result<Value, Failure> {
         let answer = self.agent.get(format!("{}{path}", self.base)).call();

@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::{Args, Subcommand};
-use dovetail_admin::view::RevisionView;
+use dovetail_admin::view::{RevisionView, StatusView};
 use dovetail_core::{
     identity::kind_name,
     plugin::{ExpiryDomain, StateDescriptor},
@@ -46,8 +46,8 @@ pub(super) struct InspectArgs {
     /// The component.
     wasm: PathBuf,
     /// The configuration to describe it with, as JSON: roles and outputs may depend on it.
-    #[arg(long, value_name = "JSON", default_value = "{}")]
-    config: String,
+    #[arg(long, value_name = "JSON")]
+    config: Option<String>,
     /// How to print it.
     #[arg(long, value_enum, default_value_t)]
     output: Format,
@@ -84,13 +84,22 @@ fn inspect(args: &InspectArgs) -> Result<(), Failure> {
         if args.wasm.exists() { Failure::check(message) } else { Failure::usage(message) }
     })?;
     let gate = PluginGate::new(&PluginLimits::default())?;
-    let described = gate.load(&args.wasm, &args.config);
+    let described = gate.load(&args.wasm, args.config.as_deref().unwrap_or("{}"));
     let text = match args.output {
         Format::Json => terminal::json(&as_json(&artifact, described.as_ref().ok())),
         Format::Table => as_text(&artifact, described.as_ref().ok()),
     };
     terminal::print(&text)?;
-    described.map(drop).map_err(Failure::check)
+    match described {
+        Err(reason) if args.config.is_none() && artifact.interface().is_some() => {
+            terminal::note(&format!(
+                "note: roles, outputs and states depend on its configuration: give it with --config, \
+                 as JSON. Without one it says: {reason}"
+            ));
+            Ok(())
+        }
+        described => described.map(drop).map_err(Failure::check),
+    }
 }
 
 fn as_json(artifact: &Artifact, revision: Option<&dovetail_plugin::Revision>) -> Value {
@@ -127,9 +136,10 @@ fn as_text(artifact: &Artifact, revision: Option<&dovetail_plugin::Revision>) ->
     let interface =
         artifact.interface().map_or_else(|| "none".to_owned(), |version| version.to_string());
     let mut text = format!(
-        "digest     {}\nsize       {} bytes\ninterface  dovetail:plugin {interface}\n",
+        "digest     {}\nsize       {} bytes\ninterface  dovetail:plugin {interface}\nimports    {}\n",
         artifact.digest(),
-        artifact.bytes().len()
+        artifact.bytes().len(),
+        artifact.imports().join(", ")
     );
     let Some(revision) = revision else { return text };
     let descriptor = revision.descriptor();
@@ -165,9 +175,12 @@ fn push(args: &PushArgs) -> Result<(), Failure> {
     let bytes = read(&args.wasm).map_err(|error| {
         Failure::usage(format!("{} cannot be read: {error}", args.wasm.display()))
     })?;
-    let answer = args.at.client()?.post("/api/v1/plugin", &args.at.token()?, &bytes)?;
+    let client = args.at.client()?;
+    let before: StatusView = client.read_as("/api/v1/status")?;
+    let answer = client.post("/api/v1/plugin", &args.at.token()?, &bytes)?;
     let digest = answer.get("digest").and_then(Value::as_str).unwrap_or_default();
-    terminal::print(&format!("every lane runs {digest}\n"))
+    let said = if digest == before.revision { "already running" } else { "every lane runs" };
+    terminal::print(&format!("{said} {}\n", short(digest)))
 }
 
 /// Reads a regular file: opening a pipe would wait for its writer.

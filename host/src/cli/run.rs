@@ -23,14 +23,16 @@ pub(super) struct RunArgs {
 }
 
 pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
-    let loaded = args.file.load()?;
     if args.print_config {
-        return terminal::print(&loaded.print());
+        return terminal::print(&args.file.load()?.print());
     }
     telemetry::start();
-    let fitted = wiring::fit(loaded)?;
+    let fitted = args.file.fit()?;
     for warning in fitted.loaded.render_warnings() {
         tracing::warn!("{}", warning.trim_start_matches("warning: ").trim_end());
+    }
+    if let Some(warning) = wiring::freshness::warning(&fitted.loaded.config.plugin.file) {
+        tracing::warn!("{warning}");
     }
     let delivery = if args.benchmark_without_exactly_once {
         Delivery::Unguarded
@@ -42,7 +44,7 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
         tracing::warn!("{warning}");
     }
     match wiring::run(surveyed)? {
-        Ended::Finished => terminal::print("finished\n"),
-        Ended::Stopped => terminal::print("stopped\n"),
+        Ended::Finished(summary) => terminal::print(&format!("finished: {summary}\n")),
+        Ended::Stopped(summary) => terminal::print(&format!("stopped: {summary}\n")),
     }
 }

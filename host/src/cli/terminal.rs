@@ -73,13 +73,74 @@ pub(crate) fn boxed(header: &[&str], rows: &[Vec<String>]) -> String {
     for row in rows {
         table.add_row(row.clone());
     }
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 1));
+    }
     let lines: Vec<String> =
         table.to_string().lines().map(|line| line.trim_end().to_owned()).collect();
     lines.join("\n") + "\n"
+}
+
+/// Returns a time in few columns: the time of day today, the day and minute this year, else the day.
+/// A dash where there is none. UTC, as everywhere.
+#[must_use]
+pub(crate) fn brief_time(ms: Option<i64>, now: i64) -> String {
+    let Some(ms) = ms else { return "-".to_owned() };
+    if ms == i64::MAX {
+        return "end of time".to_owned();
+    }
+    let at = |ms| jiff::Timestamp::from_millisecond(ms).ok();
+    let (Some(time), Some(now)) = (at(ms), at(now)) else { return ms.to_string() };
+    let part = |format: &str, time: jiff::Timestamp| time.strftime(format).to_string();
+    let is_same = |format: &str| part(format, time) == part(format, now);
+    if is_same("%F") {
+        part("%T", time)
+    } else if is_same("%Y") {
+        part("%m-%d %H:%M", time)
+    } else {
+        part("%F", time)
+    }
+}
+
+/// Returns a size in few columns.
+#[must_use]
+pub(crate) fn brief_bytes(bytes: u64) -> String {
+    let units = [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    match units.into_iter().find(|(_, unit)| bytes >= *unit) {
+        Some((name, unit)) => format!("{}{name}", (bytes + unit / 2) / unit),
+        None => format!("{bytes}B"),
+    }
 }
 
 /// Returns a value as indented JSON.
 #[must_use]
 pub(crate) fn json(value: &serde_json::Value) -> String {
     format!("{value:#}\n")
+}
+
+/// Returns a number of things: `1 lane`, `2 lanes`.
+#[must_use]
+pub(crate) fn count(number: u64, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_as_long_as_they_must_be() {
+        let noon = 1_767_268_800_000; // 2026-01-01T12:00:00Z
+        assert_eq!(brief_time(Some(noon - 1_000), noon), "11:59:59");
+        assert_eq!(brief_time(Some(noon), noon + 86_400_000), "01-01 12:00");
+        assert_eq!(brief_time(Some(noon - 86_400_000), noon), "2025-12-31");
+        assert_eq!(brief_time(None, noon), "-");
+    }
+
+    #[test]
+    fn sizes_have_one_unit() {
+        assert_eq!(brief_bytes(512), "512B");
+        assert_eq!(brief_bytes(31_752), "31KiB");
+        assert_eq!(brief_bytes(3 << 30), "3GiB");
+    }
 }

@@ -27,13 +27,17 @@ pub(super) fn run(args: &TestArgs) -> Result<(), Failure> {
         engine: sandbox::Engine::default(),
     };
     let outcome = sandbox::run(&options)?;
+    for warning in &outcome.warnings {
+        terminal::complain(&format!("warning: {warning}"));
+    }
     match args.output {
         Format::Table => terminal::print(&outcome.to_text())?,
         Format::Json => terminal::print(&format!("{:#}\n", outcome.to_json()))?,
     }
     let (_, failed) = outcome.passed_and_failed();
-    if failed > 0 && !args.update {
-        return Err(Failure::check(format!("{failed} cases do not hold")));
+    match failed {
+        0 => Ok(()),
+        1 => Err(Failure::check("1 case does not hold")),
+        failed => Err(Failure::check(format!("{failed} cases do not hold"))),
     }
-    Ok(())
 }

@@ -3,12 +3,12 @@
 //! Knows neither engine nor plugin. Keeps: every problem of a file is reported with its line, and
 //! a step knows the lines it was written in, so that `--update` can write it anew.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use serde_json::Value as Json;
 
 use crate::config::{
-    node::{Node, Place, Value},
+    node::{Node, Origin, Place, Value},
     report::{Problem, nearest, one_of},
     units, yaml,
 };
@@ -124,6 +124,46 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Vec<Case>, Vec<Problem>> 
     if reader.problems.is_empty() { Ok(cases) } else { Err(reader.problems) }
 }
 
+/// What a pipeline offers for a case to name.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Known<'a> {
+    pub(crate) inputs: &'a [&'a str],
+    pub(crate) outputs: &'a [&'a str],
+    pub(crate) states: &'a [&'a str],
+}
+
+/// Returns what a case names and its pipeline does not have.
+pub(crate) fn unknown_names(case: &Case, known: Known<'_>) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for step in &case.steps {
+        let (what, words, names): (_, _, Vec<&str>) = match &step.action {
+            Action::Record(record) => ("input", known.inputs, vec![&record.input]),
+            Action::Raw(raw) => ("input", known.inputs, vec![&raw.input]),
+            Action::Watermark(all) => ("input", known.inputs, names_of(all)),
+            Action::Ended(all) => ("input", known.inputs, all.iter().map(String::as_str).collect()),
+            Action::ExpectLate(all) => ("input", known.inputs, names_of(all)),
+            Action::Expect(all) => ("output", known.outputs, names_of(all)),
+            Action::ExpectState(state) => {
+                ("state", known.states, state.state.iter().map(String::as_str).collect())
+            }
+            Action::Clock(_) | Action::Crash | Action::ExpectWatermark(_) => continue,
+        };
+        for name in names.into_iter().filter(|name| !words.contains(name)) {
+            let hint = nearest(name, words.iter().copied())
+                .map_or_else(String::new, |word| format!("; did you mean `{word}`?"));
+            let place =
+                Place { origin: Origin::File, line: step.line, column: step.column, width: 1 };
+            let message = format!("there is no {what} `{name}`, expected {}{hint}", one_of(words));
+            problems.push(Problem::new("", place, message));
+        }
+    }
+    problems
+}
+
+fn names_of<T>(pairs: &[(String, T)]) -> Vec<&str> {
+    pairs.iter().map(|(name, _)| name.as_str()).collect()
+}
+
 struct Reader {
     problems: Vec<Problem>,
     base: i64,
@@ -163,7 +203,7 @@ impl Reader {
         };
         let partitions =
             node.get("partitions").and_then(|node| self.in_range(node, 1, PARTITIONS_MAX));
-        let pipeline = folder.join(pipeline);
+        let pipeline = without_detours(&folder.join(pipeline));
         Case { name, pipeline, base: self.base, partitions, steps, line: node.place.line }
     }
 
@@ -359,6 +399,26 @@ impl Reader {
                 format!("`{}` is not known here, expected {}{hint}", entry.key, one_of(known));
             self.problem(&entry.key_place, message);
         }
+    }
+}
+
+/// Returns a path without `.` and `folder/..`, where that is the same file.
+fn without_detours(path: &Path) -> PathBuf {
+    let mut short = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir
+                if matches!(short.components().next_back(), Some(Component::Normal(_))) =>
+            {
+                short.pop();
+            }
+            part => short.push(part),
+        }
+    }
+    match (path.canonicalize(), short.canonicalize()) {
+        (Ok(one), Ok(other)) if one == other => short,
+        _ => path.to_owned(),
     }
 }
 

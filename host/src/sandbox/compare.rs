@@ -33,6 +33,18 @@ pub(crate) fn shown(record: &CommittedRecord, base: i64) -> Json {
     Json::Object(fields)
 }
 
+/// Says why a dead letter is one, and which record it was.
+pub(crate) fn why_dead(record: &CommittedRecord) -> String {
+    let header = |name: &str| {
+        let mut headers = record.headers.as_slice().iter();
+        let found = headers.find(|header| header.name == name);
+        found.and_then(|header| header.value.as_deref()).map(String::from_utf8_lossy)
+    };
+    let reason = header("__dovetail.errors.reason").unwrap_or_default();
+    let message = header("__streams.errors.message").unwrap_or_default();
+    format!("{reason}: {message} (key {})", text(record.key.as_deref()))
+}
+
 fn text(bytes: Option<&[u8]>) -> Json {
     bytes.map_or(Json::Null, |bytes| String::from_utf8_lossy(bytes).into())
 }

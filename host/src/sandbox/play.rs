@@ -5,7 +5,7 @@
 //! What comes out must be the same.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -38,6 +38,7 @@ use super::{
     prepare::Prepared,
     store::SharedStore,
 };
+use crate::cli::terminal;
 
 /// The output name that stands for the dead-letter topic.
 pub(super) const DEAD_LETTERS: &str = "dead_letters";
@@ -67,6 +68,8 @@ pub(super) struct Played {
     pub(super) mismatches: Vec<Mismatch>,
     /// Everything committed, by output name.
     pub(super) outputs: BTreeMap<String, Vec<CommittedRecord>>,
+    /// The `expect` steps that do not hold.
+    pub(super) differing: BTreeSet<usize>,
     /// For each `expect` step, what its outputs held: for `--update`.
     pub(super) got: HashMap<usize, Vec<(String, Vec<CommittedRecord>)>>,
 }
@@ -345,17 +348,12 @@ impl<'a> Player<'a> {
     fn expect(&mut self, at: usize, step: &Step, outputs: &[(String, Vec<serde_json::Value>)]) {
         let committed = self.collect();
         for (name, expected) in outputs {
-            let is_known = name == DEAD_LETTERS
-                || self.setup.options.outputs.iter().any(|output| output.name == *name);
-            if !is_known {
-                self.mismatch(step.line, format!("there is no output `{name}`"));
-                continue;
-            }
             let all = committed.get(name).map_or(&[][..], Vec::as_slice);
             let seen = self.seen.insert(name.clone(), all.len()).unwrap_or(0);
             let new = all[seen..].to_vec();
             if let Some(message) = compare::difference(name, expected, &new, self.case.base) {
                 self.mismatch(step.line, message);
+                self.played.differing.insert(at);
             }
             self.played.got.entry(at).or_default().push((name.clone(), new));
         }
@@ -410,6 +408,20 @@ impl<'a> Player<'a> {
         self.close()?;
         let outputs = self.collect();
         let line = self.case.line;
+        let dead_letters = outputs.get(DEAD_LETTERS).map_or(&[][..], Vec::as_slice);
+        if let Some(first) = dead_letters.first()
+            && !self.seen.contains_key(DEAD_LETTERS)
+            && self.mode != Mode::OneEpoch
+        {
+            let count = u64::try_from(dead_letters.len()).unwrap_or(u64::MAX);
+            let message = format!(
+                "{} that no step expects: {}; if that is meant, expect it: `- expect: {{ \
+                 {DEAD_LETTERS}: [ {{ reason: … }} ] }}`",
+                terminal::count(count, "dead letter"),
+                compare::why_dead(first)
+            );
+            self.mismatch(line, message);
+        }
         for (name, seen) in std::mem::take(&mut self.seen) {
             let left = outputs.get(&name).map_or(0, Vec::len) - seen;
             if left > 0 {

@@ -16,9 +16,13 @@ use dovetail_plugin::Limits;
 use dovetail_runtime::Revision;
 use dovetail_state::{Claim, MemoryBudget, StateDirectory};
 
-use super::meter::{Meter, Metered};
+use super::{
+    case::{self, Case, Known},
+    meter::{Meter, Metered},
+    play::DEAD_LETTERS,
+};
 use crate::{
-    config::{self, Environment, Loaded},
+    config::{self, Environment, Loaded, report::Problem},
     failure::Failure,
     wiring::{self, gate::PluginGate, options::InputFacts, roles::Fit},
 };
@@ -57,11 +61,24 @@ pub(super) struct Prepared {
     pub(super) decoders: Vec<Decoder>,
     pub(super) descriptor: PluginDescriptor,
     pub(super) identity: Identity,
+    /// That the component is older than its sources, in words.
+    pub(super) stale: Option<String>,
     function: Function,
     on_disk: bool,
 }
 
 impl Prepared {
+    /// Returns what a case names and this pipeline does not have.
+    pub(super) fn unknown_names(&self, case: &Case) -> Vec<Problem> {
+        let inputs: Vec<&str> = self.options.inputs.iter().map(|each| each.name.as_str()).collect();
+        let outputs = self.options.outputs.iter().map(|each| each.name.as_str());
+        let outputs: Vec<&str> = outputs.chain([DEAD_LETTERS]).collect();
+        let states: Vec<&str> =
+            self.descriptor.states.iter().map(|each| each.name.as_str()).collect();
+        let known = Known { inputs: &inputs, outputs: &outputs, states: &states };
+        case::unknown_names(case, known)
+    }
+
     /// Reads a pipeline file and takes its plugin through the gate.
     pub(super) fn new(path: &Path, engine: &Engine) -> Result<Self> {
         let loaded = config::load(path, &Environment::of_process(&[]))?;
@@ -90,7 +107,12 @@ impl Prepared {
         let inputs = loaded.config.inputs.iter();
         let decoders = inputs.map(|input| Decoder::new(input.format.clone())).collect();
         let options = options(&loaded, &fit);
-        Ok(Self { options, decoders, descriptor, identity, function, on_disk: engine.on_disk })
+        let stale = match &function {
+            Function::Component(..) => wiring::freshness::warning(&loaded.config.plugin.file),
+            Function::Native(..) => None,
+        };
+        let on_disk = engine.on_disk;
+        Ok(Self { options, decoders, descriptor, identity, stale, function, on_disk })
     }
 
     /// Returns an empty store, and what must outlive it.

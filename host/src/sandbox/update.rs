@@ -1,6 +1,7 @@
 //! `--update`: writes what came out into the `expect` steps of a case file.
 //!
-//! Keeps: everything but the `expect` steps stays as it was written, comments between them too.
+//! Keeps: everything but the `expect` steps that did not hold stays as it was written, comments
+//! between them too; what is written anew is quoted as the step was.
 
 use serde_json::{Map, Value as Json};
 
@@ -19,13 +20,17 @@ pub(super) struct Edit {
     text: String,
 }
 
-/// Returns the edits that make a case hold.
-pub(super) fn edits(case: &Case, played: &Played) -> Vec<Edit> {
+/// Returns the edits that make a case of this text hold.
+pub(super) fn edits(case: &Case, played: &Played, text: &str) -> Vec<Edit> {
+    let lines: Vec<&str> = text.lines().collect();
     let mut edits = Vec::new();
-    for (at, step) in case.steps.iter().enumerate() {
-        let (Action::Expect(expected), Some(got)) = (&step.action, played.got.get(&at)) else {
+    for at in &played.differing {
+        let step = &case.steps[*at];
+        let (Action::Expect(expected), Some(got)) = (&step.action, played.got.get(at)) else {
             continue;
         };
+        let first = step.line - 1;
+        let written = lines[first..first + length(&lines, first, step.column - 1)].join("\n");
         let mut outputs = Map::new();
         for (name, records) in got {
             let before = expected.iter().find(|(known, _)| known == name).map(|(_, all)| all);
@@ -35,34 +40,48 @@ pub(super) fn edits(case: &Case, played: &Played) -> Vec<Edit> {
                 .map(|record| compare::only_named(&compare::shown(record, case.base), fields));
             outputs.insert(name.clone(), records.collect());
         }
-        let text = format!("expect: {}", flow(&Json::Object(outputs)));
+        let text = format!("expect: {}", flow(&Json::Object(outputs), &written));
         edits.push(Edit { line: step.line, column: step.column, text });
     }
     edits
 }
 
-/// JSON is YAML's flow style; keys that need no quotes lose them, for people.
-fn flow(value: &Json) -> String {
+/// JSON is YAML's flow style; words that need no quotes lose them unless the step had them.
+fn flow(value: &Json, written: &str) -> String {
     match value {
         Json::Object(fields) => {
             let fields: Vec<String> = fields
                 .iter()
-                .map(|(name, value)| {
-                    let is_word = !name.is_empty()
-                        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-                    let name =
-                        if is_word { name.clone() } else { Json::from(name.as_str()).to_string() };
-                    format!("{name}: {}", flow(value))
-                })
+                .map(|(name, value)| format!("{}: {}", word(name, written), flow(value, written)))
                 .collect();
             if fields.is_empty() { "{}".to_owned() } else { format!("{{ {} }}", fields.join(", ")) }
         }
         Json::Array(items) => {
-            let items: Vec<String> = items.iter().map(flow).collect();
-            format!("[{}]", items.join(", "))
+            let items: Vec<String> = items.iter().map(|item| flow(item, written)).collect();
+            if items.is_empty() { "[]".to_owned() } else { format!("[ {} ]", items.join(", ")) }
         }
-        Json::Null | Json::Bool(_) | Json::Number(_) | Json::String(_) => value.to_string(),
+        Json::String(text) => word(text, written),
+        Json::Null | Json::Bool(_) | Json::Number(_) => value.to_string(),
     }
+}
+
+/// Writes a text bare where YAML reads it as the same text and the step did not quote it.
+fn word(text: &str, written: &str) -> String {
+    let quoted = Json::from(text).to_string();
+    let means_more = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
+    let is_bare = text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
+        && !means_more.contains(&text.to_ascii_lowercase().as_str());
+    let was_quoted = written.contains(&quoted) || written.contains(&format!("'{text}'"));
+    if is_bare && !was_quoted { text.to_owned() } else { quoted }
+}
+
+/// Returns how many lines a step has: it goes on while lines are indented at least as far as its
+/// key.
+fn length(lines: &[impl AsRef<str>], first: usize, indent: usize) -> usize {
+    let is_part =
+        |line: &str| line.len() - line.trim_start().len() >= indent && !line.trim().is_empty();
+    1 + lines[first + 1..].iter().take_while(|line| is_part(line.as_ref())).count()
 }
 
 /// Returns the text with the edits made, or `None` when nothing changes.
@@ -72,13 +91,7 @@ pub(super) fn apply(text: &str, mut edits: Vec<Edit>) -> Option<String> {
     for edit in edits {
         let first = edit.line - 1;
         let indent = edit.column - 1;
-        // A step goes on while lines are indented at least as far as its key.
-        let length = 1 + lines[first + 1..]
-            .iter()
-            .take_while(|line| {
-                line.len() - line.trim_start().len() >= indent && !line.trim().is_empty()
-            })
-            .count();
+        let length = length(&lines, first, indent);
         let head: String = lines[first].chars().take(indent).collect();
         lines.splice(first..first + length, [format!("{head}{}", edit.text)]);
     }
@@ -105,8 +118,17 @@ mod tests {
     #[test]
     fn a_step_in_braces_keeps_its_brace() {
         assert_eq!(
-            flow(&serde_json::json!({"main": [{"a b": null}]})),
-            r#"{ main: [{ "a b": null }] }"#
+            flow(&serde_json::json!({"main": [{"a b": null}]}), ""),
+            r#"{ main: [ { "a b": null } ] }"#
+        );
+    }
+
+    #[test]
+    fn what_the_step_quoted_stays_quoted() {
+        let value = serde_json::json!({"main": [{"key": "o1", "paid": "o2", "no": "5"}]});
+        assert_eq!(
+            flow(&value, r#"expect: { main: [ { key: "o1" } ] }"#),
+            r#"{ main: [ { key: "o1", paid: o2, "no": "5" } ] }"#
         );
     }
 }

@@ -1,12 +1,12 @@
 //! The admin server and the signals of a running pipeline.
 
-use std::sync::Arc;
+use std::{net::TcpListener, sync::Arc};
 
 use dovetail_admin::{Admin, AdminParts, signals};
 use dovetail_runtime::{Handle, reload::Reloader};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
-use crate::{config::Config, failure::Failure};
+use crate::failure::Failure;
 
 /// The exit code after a second signal: as a shell reports SIGTERM.
 const EXIT_AT_ONCE: i32 = 143;
@@ -20,21 +20,21 @@ pub(super) fn record_metrics() -> Result<PrometheusHandle, Failure> {
 
 /// Starts the admin server.
 pub(super) fn serve(
-    config: &Config,
+    listener: TcpListener,
     handle: Handle,
     reloader: &Reloader,
     token: String,
     metrics: PrometheusHandle,
 ) -> Result<Admin, Failure> {
     let parts = AdminParts {
-        listen: config.admin_listen,
+        listener,
         handle,
         token,
         metrics,
         push: Arc::new(reloader.pusher()),
         push_bytes_max: usize::try_from(config.plugin.limits.component_bytes).unwrap_or(usize::MAX),
     };
-    Admin::start(parts).map_err(|error| Failure::configuration(error.to_string()))
+    Admin::start(parts).map_err(|error| Failure::internal(error.to_string()))
 }
 
 /// Ends the pipeline at the first SIGTERM or SIGINT, the process at the second.

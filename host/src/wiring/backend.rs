@@ -2,9 +2,9 @@
 
 use dovetail_core::{epoch::LaneId, log::Log, options::OutputOptions, record::Source};
 
-use super::{options::InputFacts, roles::Fit};
+use super::{options::InputFacts, roles::Fit, sample::Sampled};
 use crate::{
-    config::{Loaded, report::Problem},
+    config::{Loaded, model::InputConfig, report::Problem},
     failure::Failure,
 };
 
@@ -61,12 +61,12 @@ pub trait Backend {
         fit: &Fit,
     ) -> Result<Box<dyn Log>, Failure>;
 
-    /// Reads a few of an input's newest records and says what looks wrong.
+    /// Reads a few of an input's newest records.
     ///
     /// # Errors
     ///
     /// When they cannot be read.
-    fn sample(&mut self, loaded: &Loaded, count: u32) -> Result<Vec<String>, Failure>;
+    fn sample(&mut self, input: &InputConfig, count: u32) -> Result<Sampled, Failure>;
 }
 
 /// Why the log cannot be used as configured.

@@ -1,6 +1,7 @@
 //! The embedded log as the pipeline's log: files and topics of a directory.
 
 use std::{
+    collections::VecDeque,
     fs::File,
     io::{self, BufRead as _, BufReader},
     path::{Path, PathBuf},
@@ -12,7 +13,7 @@ use dovetail_core::{
     identity::Identity,
     log::Log,
     options::OutputOptions,
-    record::{Record, Source},
+    record::{Partition, Record, Source},
 };
 use dovetail_embedded::{
     EmbeddedCluster, EmbeddedError, EmbeddedLog, LaneSpec, OutputSpec, Place, SourceSpec, Start,
@@ -23,6 +24,7 @@ use super::{
     lanes::GenesisReader,
     options::InputFacts,
     roles::Fit,
+    sample::Sampled,
 };
 use crate::{
     config::{
@@ -229,41 +231,23 @@ impl Backend for EmbeddedBackend {
         Ok(Box::new(log))
     }
 
-    fn sample(&mut self, loaded: &Loaded, count: u32) -> Result<Vec<String>, Failure> {
+    fn sample(&mut self, input: &InputConfig, count: u32) -> Result<Sampled, Failure> {
         let count = usize::try_from(count).unwrap_or(usize::MAX);
-        let mut notes = Vec::new();
-        for input in &loaded.config.inputs {
-            let decoder = dovetail_codec::Decoder::new(input.format.clone());
-            let mut times = dovetail_codec::TimeSamples::new(&decoder);
-            for record in self.records(input, count)? {
-                times.add(&record);
-            }
-            if let Some(hint) = times.hint() {
-                notes.push(format!("{}: {hint}", input.name));
-            }
-        }
-        Ok(notes)
-    }
-}
-
-impl EmbeddedBackend {
-    fn records(&mut self, input: &InputConfig, count: usize) -> Result<Vec<Record>, Failure> {
         match &input.from {
             InputFrom::Topic(topic) => {
-                let mut records =
-                    self.cluster()?.read_topic(topic).map_err(|error| failure(&error))?;
-                let skipped = records.len().saturating_sub(count);
-                Ok(records.drain(skipped..).map(|(_, record)| record).collect())
+                let cluster = self.cluster()?;
+                let all = cluster.read_topic(topic).map_err(|error| failure(&error))?;
+                let partitions = cluster.partitions(topic).unwrap_or(1);
+                let records = newest_of_each(all, count.div_ceil(usize::from(partitions)));
+                Ok(Sampled { records, hashed_over: Some(partitions) })
             }
             InputFrom::Files(files) => {
                 let mut records = Vec::new();
-                for file in files {
-                    let lines = BufReader::new(open(file)?).split(b'\n');
-                    for line in lines.take(count.div_ceil(files.len())) {
-                        records.push(Record { value: Some(line?.into()), ..Record::default() });
-                    }
+                for (partition, file) in (0..).map(Partition).zip(files) {
+                    let newest = newest_lines(file, count.div_ceil(files.len()))?;
+                    records.extend(newest.into_iter().map(|record| (partition, record)));
                 }
-                Ok(records)
+                Ok(Sampled { records, hashed_over: None })
             }
         }
     }
@@ -275,6 +259,34 @@ fn open(file: &Path) -> io::Result<File> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
     }
     File::open(file)
+}
+
+/// Returns the last `count` records of each partition; `all` is ordered by partition.
+fn newest_of_each(all: Vec<(Partition, Record)>, count: usize) -> Vec<(Partition, Record)> {
+    let of_each = all.chunk_by(|one, other| one.0 == other.0);
+    of_each.flat_map(|records| &records[records.len().saturating_sub(count)..]).cloned().collect()
+}
+
+/// Reads the last lines of a file as the embedded log reads them: a line is a record's value, its
+/// first byte the offset.
+fn newest_lines(file: &Path, count: usize) -> Result<Vec<Record>, Failure> {
+    let mut newest = VecDeque::new();
+    let mut offset = 0_i64;
+    for line in BufReader::new(open(file)?).split(b'\n') {
+        let mut line = line?;
+        let length = i64::try_from(line.len()).unwrap_or(i64::MAX);
+        if line.last() == Some(&b'\r') {
+            line.pop();
+        }
+        if !line.is_empty() {
+            newest.push_back(Record { offset, value: Some(line.into()), ..Record::default() });
+        }
+        if newest.len() > count {
+            newest.pop_front();
+        }
+        offset = offset.saturating_add(length).saturating_add(1);
+    }
+    Ok(newest.into())
 }
 
 fn source_spec(config: &Config, source: Source) -> SourceSpec {

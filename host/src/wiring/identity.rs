@@ -54,8 +54,8 @@ pub(super) fn check(committed: &Identity, configured: &Identity) -> Result<(), F
     Err(Failure::configuration(format!(
         "`{}` is not the pipeline that was started before:\n\n{table}\nWays out:\n\
          \x20 - set these back to what was committed, or\n\
-         \x20 - give the pipeline another name: it then starts anew, reads its inputs from `start` \
-         on and has no state\n",
+         \x20 - give the pipeline another name and another `state.dir`: it then starts anew, reads \
+         its inputs from `start` on and has no state\n",
         committed.pipeline
     )))
 }

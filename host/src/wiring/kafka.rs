@@ -5,7 +5,6 @@ use std::{collections::BTreeMap, time::Duration};
 use dovetail_core::{
     epoch::LaneId,
     identity::Identity,
-    key::murmur2_partition,
     log::Log,
     options::{OutputOptions, SkewReference},
     record::Source,
@@ -26,11 +25,12 @@ use super::{
     lanes::GenesisReader,
     options::{InputFacts, place},
     roles::Fit,
+    sample::Sampled,
 };
 use crate::{
     config::{
         Loaded,
-        model::{self, Config, KafkaConfig, SecurityProtocol},
+        model::{self, Config, InputConfig, KafkaConfig, SecurityProtocol},
         report::Problem,
     },
     failure::Failure,
@@ -235,41 +235,12 @@ impl Backend for KafkaBackend {
         Ok(Box::new(log))
     }
 
-    fn sample(&mut self, loaded: &Loaded, count: u32) -> Result<Vec<String>, Failure> {
-        let mut notes = Vec::new();
-        for input in &loaded.config.inputs {
-            let topic = place(input);
-            let records = self.cluster.sample(&topic, count).map_err(|error| failure(&error))?;
-            let decoder = dovetail_codec::Decoder::new(input.format.clone());
-            let mut times = dovetail_codec::TimeSamples::new(&decoder);
-            let partitions = self
-                .topics(&[&topic])?
-                .into_iter()
-                .flatten()
-                .next()
-                .map_or(1, |topic| topic.partitions.max(1));
-            let (mut keyed, mut misplaced) = (0_u64, 0_u64);
-            for (partition, record) in &records {
-                times.add(record);
-                if let Some(key) = &record.key {
-                    keyed += 1;
-                    misplaced += u64::from(murmur2_partition(key, partitions) != partition.0);
-                }
-            }
-            if let Some(hint) = times.hint() {
-                notes.push(format!("{}: {hint}", input.name));
-            }
-            let percent = misplaced * 100 / keyed.max(1);
-            if percent > 0 {
-                notes.push(format!(
-                    "{}: {percent}% of {topic} keys are not where murmur2 puts them; if another \
-                     input's producer uses murmur2 (Java clients do), equal keys lie in different \
-                     lanes and never meet",
-                    input.name
-                ));
-            }
-        }
-        Ok(notes)
+    fn sample(&mut self, input: &InputConfig, count: u32) -> Result<Sampled, Failure> {
+        let topic = place(input);
+        let records = self.cluster.sample(&topic, count).map_err(|error| failure(&error))?;
+        let described = self.topics(&[&topic])?.into_iter().flatten().next();
+        let partitions = described.map_or(1, |topic| topic.partitions);
+        Ok(Sampled { records, hashed_over: Some(partitions) })
     }
 }
 
@@ -490,8 +461,9 @@ fn failure(error: &ClusterError) -> Failure {
         | ClusterError::LoginRefused { .. }
         | ClusterError::TopicDiffers { .. }
         | ClusterError::TransactionTimeout(_) => Failure::configuration(error.to_string()),
+        // What it needs is not there: the next start may find it.
         ClusterError::Unreachable { .. } | ClusterError::Request { .. } => {
-            Failure::internal(error.to_string())
+            Failure::usage(error.to_string())
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Order of the end: readiness says 503, lanes end their epochs and commit, the admin server goes
 //! last, so that whoever watches sees the whole of it.
 
-use std::{path::Path, sync::Arc};
+use std::{net::TcpListener, path::Path, sync::Arc};
 
 use dovetail_admin::Admin;
 use dovetail_core::{
@@ -25,9 +25,10 @@ use super::{
     backend::{Backend, Ground},
     gate,
     gate::{FittedRevision, PluginGate},
-    lanes, options,
+    lanes, options, port,
     roles::Fit,
     stores::LaneStores,
+    summary::Summary,
 };
 use crate::{
     config::{
@@ -38,12 +39,12 @@ use crate::{
 };
 
 /// How a run ended well.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ended {
     /// Every input has ended and everything is committed.
-    Finished,
+    Finished(Summary),
     /// It was asked to stop.
-    Stopped,
+    Stopped(Summary),
 }
 
 /// Runs a pipeline until it ends.
@@ -53,6 +54,8 @@ pub enum Ended {
 /// Why it could not start or had to stop, with the exit code of the process.
 pub fn run(surveyed: Surveyed) -> Result<Ended, Failure> {
     let Surveyed { fitted, mut backend, mut ground, mut identity, .. } = surveyed;
+    // First, so that a second start of the same pipeline leaves no trace.
+    let listener = port::bind(fitted.loaded.config.admin_listen)?;
     backend.prepare(&fitted.loaded, &ground, identity.lanes)?;
     // What was created now is described by the log, no longer guessed.
     ground = super::look(backend.as_mut(), &fitted.loaded)?;
@@ -65,11 +68,13 @@ pub fn run(surveyed: Surveyed) -> Result<Ended, Failure> {
     let digest = revision.digest().to_owned();
     let revision = FittedRevision::new(revision, fit.clone(), &ground.outputs, gate.limits());
     let setup = pipeline_setup(config, &ground, &fit, identity, Arc::new(revision))?;
-    let later = Later { gate, loaded: Arc::clone(&loaded), fit, outputs: ground.outputs.clone() };
+    let outputs = ground.outputs.clone();
+    let names = fit.outputs.iter().map(|at| config.outputs[*at].name.clone()).collect();
+    let later = Later { gate, loaded: Arc::clone(&loaded), fit, outputs, digest };
     let metrics = super::admin::record_metrics()?;
     let supervisor = Supervisor::start(&setup, lanes)?;
     let handle = supervisor.handle();
-    let watched = watch(config, handle.clone(), digest, token, later, metrics);
+    let watched = watch(config, handle.clone(), later, metrics, Port { listener, token });
     if watched.is_err() {
         handle.stop();
     } else {
@@ -78,17 +83,18 @@ pub fn run(surveyed: Surveyed) -> Result<Ended, Failure> {
     }
     let end = supervisor.join();
     drop(watched?);
+    let summary = Summary::new(names, &handle.lanes());
     match end {
-        PipelineEnd::Finished => Ok(Ended::Finished),
-        PipelineEnd::Stopped => Ok(Ended::Stopped),
-        PipelineEnd::Failed(cause) => Err(Failure {
-            exit: match cause.kind {
+        PipelineEnd::Finished => Ok(Ended::Finished(summary)),
+        PipelineEnd::Stopped => Ok(Ended::Stopped(summary)),
+        PipelineEnd::Failed(cause) => {
+            let exit = match cause.kind {
                 FatalKind::Rule => Exit::Rule,
                 FatalKind::Configuration => Exit::Configuration,
                 FatalKind::Internal => Exit::Internal,
-            },
-            message: cause.to_string(),
-        }),
+            };
+            Err(Failure::new(exit, cause.to_string()))
+        }
     }
 }
 
@@ -135,20 +141,27 @@ struct Later {
     loaded: Arc<Loaded>,
     fit: Fit,
     outputs: Vec<OutputOptions>,
+    digest: String,
 }
 
-/// Watches the plugin file, takes signals and opens the admin port. Dropping what it returns ends
-/// the first and the last.
+/// Where the admin server listens, and what lets a change through.
+struct Port {
+    listener: TcpListener,
+    token: String,
+}
+
+/// Watches the plugin file, takes signals and starts the admin server. Dropping what it returns
+/// ends the first and the last.
 fn watch(
     config: &Config,
     handle: Handle,
-    digest: String,
-    token: String,
     later: Later,
     metrics: PrometheusHandle,
+    port: Port,
 ) -> Result<(Reloader, Admin), Failure> {
+    let digest = later.digest.clone();
     let gate = move |candidate: &Candidate<'_>| {
-        let Later { gate, loaded, fit, outputs } = &later;
+        let Later { gate, loaded, fit, outputs, .. } = &later;
         gate::admit_later(gate, loaded, fit, outputs, candidate.bytes)
     };
     let reloader = Reloader::spawn(ReloadParts {
@@ -162,7 +175,7 @@ fn watch(
         },
     })?;
     super::admin::stop_on_signals(handle.clone())?;
-    let admin = super::admin::serve(config, handle, &reloader, token, metrics)?;
+    let admin = super::admin::serve(port.listener, handle, &reloader, port.token, metrics)?;
     Ok((reloader, admin))
 }
 
