@@ -498,7 +498,8 @@ impl Handle {
         tracing::info!(
             pipeline = self.0.names.pipeline,
             digest,
-            "every lane has switched to the plugin revision, from {before}"
+            "every lane has switched to the plugin revision, from {}",
+            short(&before)
         );
     }
 }
