@@ -6,7 +6,7 @@ use dovetail_admin::{Admin, AdminParts, signals};
 use dovetail_runtime::{Handle, reload::Reloader};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
-use crate::failure::Failure;
+use crate::{config::Config, failure::Failure};
 
 /// The exit code after a second signal: as a shell reports SIGTERM.
 const EXIT_AT_ONCE: i32 = 143;
@@ -20,6 +20,7 @@ pub(super) fn record_metrics() -> Result<PrometheusHandle, Failure> {
 
 /// Starts the admin server.
 pub(super) fn serve(
+    config: &Config,
     listener: TcpListener,
     handle: Handle,
     reloader: &Reloader,

@@ -175,7 +175,7 @@ fn watch(
         },
     })?;
     super::admin::stop_on_signals(handle.clone())?;
-    let admin = super::admin::serve(port.listener, handle, &reloader, port.token, metrics)?;
+    let admin = super::admin::serve(config, port.listener, handle, &reloader, port.token, metrics)?;
     Ok((reloader, admin))
 }
 
