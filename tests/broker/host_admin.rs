@@ -1,6 +1,8 @@
 //! Goal: an operator sees why nothing comes out, and changes the plugin without a stop. Method:
 //! the commands of the binary against a running host, their JSON parsed.
 
+use std::process::Output;
+
 use serde_json::Value;
 
 use crate::host_process::{LIMIT, Pipeline, dovetail, get, marked, order_payment, wait_for_status};
@@ -136,8 +138,10 @@ fn refused_push_changes_nothing_and_a_good_one_takes_over() {
     let revisions = json(&["plugin", "list", "--url", &url]);
     let active: Vec<&Value> =
         revisions.as_array().unwrap().iter().filter(|entry| entry["state"] == "active").collect();
-    let digest = String::from_utf8(pushed.stdout).unwrap();
-    assert!(digest.contains(active[0]["digest"].as_str().unwrap()), "{digest}");
+    let said = |output: Output| String::from_utf8(output.stdout).unwrap();
+    let digest = &active[0]["digest"].as_str().unwrap()[..12];
+    assert_eq!(said(pushed), format!("every lane runs {digest}\n"));
+    assert_eq!(said(push(&second)), format!("already running {digest}\n"));
     assert_eq!(active.len(), 1);
     // The file is the pushed one, so that a restart goes on with it.
     assert_eq!(std::fs::read(pipeline.path("plugin.wasm")).unwrap(), second);
