@@ -138,7 +138,6 @@ fn scram_and_plain_over_tls_carry_a_lane_and_refusals_are_plain() {
         assert_eq!(heard.values(), ["v"], "{mechanism:?}");
         commit(&mut log, 0, &[1, 0], &OutputBuffer::default(), &["r"]).unwrap();
     }
-    let begin = Instant::now();
     let wrong = secured(secure, SaslMechanism::ScramSha512, "guessed-secret");
     let error = Cluster::connect(&wrong).unwrap_err();
     assert!(matches!(error, ClusterError::LoginRefused { .. }), "{error}");
@@ -147,5 +146,4 @@ fn scram_and_plain_over_tls_carry_a_lane_and_refusals_are_plain() {
     stranger.security.tls = Some(Tls::default());
     let error = Cluster::connect(&stranger).unwrap_err().to_string();
     assert!(error.contains("certificate"), "{error}");
-    assert!(begin.elapsed() < Duration::from_secs(20));
 }

@@ -3,7 +3,7 @@
 //! For tests of the host: written straight against the interface, so that nothing of the SDK stands
 //! between a bad idea and the host. `describe` and `open` misbehave by configuration.
 //!
-//! Keeps true: every behaviour is one word, listed in [`behave`], so a test reads as what it does.
+//! Keeps true: every behaviour is one word, listed in `behave`, so a test reads as what it does.
 
 mod bindings {
     //! Generated from `wit/v1`.
