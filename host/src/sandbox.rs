@@ -2,7 +2,7 @@
 //!
 //! Wires cases to the runtime's lane loop over core's in-memory ports; no broker, no disk.
 //!
-//! Reading order: [`case`], [`play`], [`compare`], [`update`].
+//! Reading order: `case`, `play`, `compare`, `update`.
 
 mod case;
 mod compare;

@@ -1,7 +1,7 @@
 //! The jobs that are simulated: a plugin as production calls it, and a model of it that knows
 //! neither overlay nor store nor queue.
 //!
-//! A [`Recorder`] around the plugin notes every call in the order it was made; the model replays
+//! A `Recorder` around the plugin notes every call in the order it was made; the model replays
 //! the calls of committed epochs and says what they should have emitted.
 
 pub mod ledger;

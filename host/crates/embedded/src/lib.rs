@@ -8,7 +8,7 @@
 //! (with `sync` after a power cut too); readers see committed records only.
 //!
 //! [`EmbeddedCluster`] is the directory, [`EmbeddedLog`] one lane's [`dovetail_core::log::Log`] on
-//! it. The bytes on disk are described in [`format`].
+//! it. The bytes on disk are described in `format`.
 
 mod cluster;
 mod commits;

@@ -2,7 +2,7 @@
 //! domains, deleting timers, bursts of timers, *continue*, calls that fail for good and calls that
 //! fail once.
 //!
-//! A record's value is `operation:argument:unique`; see [`operate`].
+//! A record's value is `operation:argument:unique`; see `operate`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
