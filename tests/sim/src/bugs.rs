@@ -48,18 +48,26 @@ pub enum Bug {
     EpochNumberOnly,
     /// After a crash the disk holds rows of a later epoch than its head.
     TornApply,
+    /// Rows that rot are read as if nothing had happened.
+    RotNotNoticed,
+    /// A revision takes over inside an epoch.
+    SwapInsideEpoch,
+    /// A lane that recovers after a swap runs the revision from before.
+    SwapForgotten,
     /// An end of the input is told while records before it are still on their way.
     EndToldTooEarly,
+    /// A lane works on while its own transaction is open.
+    OpenAcrossTurns,
     /// What was fetched before a recovery is handed over after it.
     StaleFetch,
 }
 
 impl Bug {
     /// Every bug, with the number of seeds within which it must be caught.
-    pub const ALL: [(Self, u64); 24] = [
+    pub const ALL: [(Self, u64); 28] = [
         (Self::ApplyBeforeCommit, 20),
         (Self::SkipFencing, 100),
-        (Self::ReadBeforeFencing, 400),
+        (Self::ReadBeforeFencing, 200),
         (Self::ReplaySkipsChanges, 20),
         (Self::ReadErrorsIgnored, 200),
         (Self::PositionsOffByOne, 20),
@@ -67,19 +75,23 @@ impl Bug {
         (Self::UndoMissing, 40),
         (Self::WatermarkResetAtRestore, 40),
         (Self::TimersLostAtRestore, 40),
-        (Self::ContinuationForgotten, 100),
+        (Self::ContinuationForgotten, 200),
         (Self::FiringForgotten, 100),
         (Self::OutputsWithoutOffsets, 20),
         (Self::OffsetsLeftOut, 20),
         (Self::JournalReadUncommitted, 100),
         (Self::InputReadUncommitted, 40),
-        (Self::RetryOnSameProducer, 600),
+        (Self::RetryOnSameProducer, 100),
         (Self::DoubtTakenAsCommitted, 40),
-        (Self::SuspectUsedAgain, 1_500),
+        (Self::SuspectUsedAgain, 100),
         (Self::FencedFightsBack, 100),
         (Self::EpochNumberOnly, 200),
         (Self::TornApply, 40),
+        (Self::RotNotNoticed, 200),
+        (Self::SwapInsideEpoch, 100),
+        (Self::SwapForgotten, 200),
         (Self::EndToldTooEarly, 100),
+        (Self::OpenAcrossTurns, 20),
         (Self::StaleFetch, 40),
     ];
 }

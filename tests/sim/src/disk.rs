@@ -1,41 +1,48 @@
-//! A model of one lane's state directory, and the store port over it.
+//! A model of one lane's state directory.
 //!
 //! What was applied since the last sync is lost by a crash as a whole suffix: the disk falls back
-//! to an earlier applied epoch. It can be full, unreadable for a while, or lost.
+//! to an earlier applied epoch, as a database does whose batches are atomic. Where a crash tears
+//! blocks, or they rot, their checksums are wrong: reading them shows damage, never other bytes. It
+//! can be full or unreadable for a while, lost, or replaced by an older copy of itself.
 //!
 //! Invariant: only the process that opened it last changes it.
 
+mod store;
+
 use std::{
-    collections::VecDeque,
-    ops::Bound,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    collections::{BTreeSet, VecDeque},
+    sync::{Arc, Mutex},
 };
 
 use bytes::Bytes;
 use dovetail_core::{
     epoch::{LaneId, StoredHead, TimerFloors, codec},
     state::{
-        Clocks, ExpiryTable, RowChange, StateSize, StateStore, StoreError, Visit,
-        row::order_preserving_time,
+        RowChange, StoreError,
+        row::{EVENT_TIMER_PREFIX, order_preserving_time},
     },
     time::NO_WATERMARK,
 };
-use dovetail_runtime::setup::OpenStore;
 
-use crate::{
-    bugs::Bug,
-    faults::{DiskFate, Point},
-    history::Rows,
-    log::Observed,
-    rng::Rng,
-    world::{Process, Shared},
-};
+pub use self::store::SimStores;
+use crate::{bugs::Bug, faults::DiskFate, history::Rows, rng::Rng};
+
+/// A disk that outlives processes.
+pub type SharedDisk = Arc<Mutex<Disk>>;
 
 /// What undoes one applied epoch.
 #[derive(Debug)]
 struct Undo {
     rows: Vec<RowChange>,
     head: Option<Bytes>,
+}
+
+/// Blocks whose checksums are wrong.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+struct Damage {
+    rows: BTreeSet<Bytes>,
+    /// The database cannot even be opened.
+    is_whole: bool,
 }
 
 /// One state directory.
@@ -46,8 +53,10 @@ pub struct Disk {
     /// The stored head.
     pub head: Option<Bytes>,
     unsynced: VecDeque<Undo>,
-    /// Writes to be refused.
-    pub full: u32,
+    damage: Damage,
+    copy: (Rows, Option<Bytes>),
+    /// Writes are refused until then, virtual ms.
+    pub full_until: i64,
     /// Reads to be refused.
     pub unreadable: u32,
     /// The process that may use it.
@@ -62,6 +71,7 @@ impl Disk {
     /// Applies an epoch.
     pub fn apply(&mut self, changes: &[RowChange], head: Bytes) {
         let rows = changes.iter().map(|(row, value)| {
+            self.damage.rows.remove(row);
             let before = self.rows.change(row, value.clone());
             (row.clone(), before)
         });
@@ -77,205 +87,80 @@ impl Disk {
         self.unsynced.clear();
     }
 
+    /// Makes the copy that [`DiskFate::Older`] brings back.
+    pub fn copy(&mut self) {
+        if self.damage == Damage::default() {
+            self.copy = (self.rows.clone(), self.head.clone());
+        }
+    }
+
     /// The process has died.
     pub fn crash(&mut self, fate: DiskFate, rng: &mut Rng, bug: Option<Bug>) {
         self.open = 0;
         match fate {
-            DiskFate::Lost | DiskFate::Damaged => self.clear(),
-            DiskFate::Kept => {
-                for _ in 0..rng.below(self.unsynced.len() + 1) {
-                    let Some(undo) = self.unsynced.pop_back() else { break };
-                    self.head = undo.head;
-                    if bug == Some(Bug::TornApply) {
-                        continue;
-                    }
-                    for (row, before) in undo.rows.into_iter().rev() {
-                        drop(self.rows.change(&row, before));
-                    }
-                }
+            DiskFate::Lost => self.clear(),
+            DiskFate::Older => {
+                let copy = self.copy.clone();
+                self.clear();
+                (self.rows, self.head) = copy;
+            }
+            DiskFate::Kept => drop(self.fall_back(rng, bug)),
+            DiskFate::Torn => {
+                let lost = self.fall_back(rng, bug);
+                self.damage.is_whole |= !lost.is_empty() && rng.percent(20);
+                let stored = lost.into_iter().filter(|row| self.rows.rows.contains_key(row));
+                self.damage.rows.extend(stored.filter(|_| rng.percent(50)));
             }
         }
         self.sync();
     }
 
+    /// Loses the last part of what is not synced; returns the rows that were changed there.
+    fn fall_back(&mut self, rng: &mut Rng, bug: Option<Bug>) -> BTreeSet<Bytes> {
+        let mut lost = BTreeSet::new();
+        for _ in 0..rng.below(self.unsynced.len() + 1) {
+            let Some(undo) = self.unsynced.pop_back() else { break };
+            self.head = undo.head;
+            lost.extend(undo.rows.iter().map(|(row, _)| row.clone()));
+            if bug == Some(Bug::TornApply) {
+                continue;
+            }
+            for (row, before) in undo.rows.into_iter().rev() {
+                drop(self.rows.change(&row, before));
+            }
+        }
+        lost
+    }
+
+    /// One row in `one_in` rots; returns how many do.
+    pub fn rot(&mut self, one_in: u32, rng: &mut Rng) -> u64 {
+        let percent = 100 / one_in.max(1);
+        let rows: Vec<Bytes> = self.rows.rows.keys().cloned().collect();
+        let rotten: Vec<Bytes> = rows.into_iter().filter(|_| rng.percent(percent)).collect();
+        let count = rotten.len() as u64;
+        self.damage.rows.extend(rotten);
+        count
+    }
+
+    /// Returns whether it tells what was applied.
+    #[must_use]
+    pub fn knows(&self) -> bool {
+        self.head.is_some() && self.damage == Damage::default()
+    }
+
+    /// Returns what reading a row shows.
+    fn check(&self, row: &[u8]) -> Result<(), StoreError> {
+        match self.damage.rows.contains(row) {
+            true => Err(StoreError::Corrupt("a checksum is wrong".to_owned())),
+            false => Ok(()),
+        }
+    }
+
     fn clear(&mut self) {
         self.rows = Rows::default();
         self.head = None;
+        self.damage = Damage::default();
         self.unsynced.clear();
-    }
-}
-
-/// A disk that outlives processes.
-pub type SharedDisk = Arc<Mutex<Disk>>;
-
-/// Opens a lane's store for one process.
-pub struct SimStores {
-    /// The simulation.
-    pub shared: Arc<Shared>,
-    /// The process.
-    pub process: Process,
-    /// The lane.
-    pub lane: u16,
-    /// The directory.
-    pub disk: SharedDisk,
-    /// What the acquisition sees.
-    pub observed: Arc<Mutex<Observed>>,
-}
-
-impl OpenStore for SimStores {
-    fn open(&mut self, _: &ExpiryTable) -> Result<Box<dyn StateStore>, StoreError> {
-        let mut disk = lock(&self.disk);
-        if disk.owner != self.process.incarnation {
-            return Err(gone());
-        }
-        if disk.open > 0 {
-            self.shared.fail("a state directory is opened twice");
-        }
-        disk.open += 1;
-        drop(disk);
-        Ok(Box::new(SimStore {
-            shared: Arc::clone(&self.shared),
-            process: self.process,
-            lane: self.lane,
-            disk: Arc::clone(&self.disk),
-            observed: Arc::clone(&self.observed),
-        }))
-    }
-
-    fn set_expiry(&mut self, _: &ExpiryTable) {}
-}
-
-/// The store port over a [`Disk`].
-struct SimStore {
-    shared: Arc<Shared>,
-    process: Process,
-    lane: u16,
-    disk: SharedDisk,
-    observed: Arc<Mutex<Observed>>,
-}
-
-impl Drop for SimStore {
-    fn drop(&mut self) {
-        let mut disk = lock(&self.disk);
-        if disk.owner == self.process.incarnation {
-            disk.open = disk.open.saturating_sub(1);
-        }
-    }
-}
-
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn gone() -> StoreError {
-    StoreError::Unavailable("this process is dead".to_owned())
-}
-
-impl SimStore {
-    fn readable(&self) -> Result<MutexGuard<'_, Disk>, StoreError> {
-        let mut disk = lock(&self.disk);
-        if disk.owner != self.process.incarnation {
-            return Err(gone());
-        }
-        if disk.unreadable > 0 {
-            disk.unreadable -= 1;
-            return Err(StoreError::Unavailable("an unreadable block".to_owned()));
-        }
-        Ok(disk)
-    }
-
-    /// Applies to the disk and lets the history look at the result.
-    fn put(&self, changes: &[RowChange], head: &[u8]) -> Result<(), StoreError> {
-        let mut disk = lock(&self.disk);
-        if disk.owner != self.process.incarnation {
-            return Err(gone());
-        }
-        if disk.full > 0 {
-            disk.full -= 1;
-            return Err(StoreError::Unavailable("no space is left on the disk".to_owned()));
-        }
-        disk.apply(changes, Bytes::copy_from_slice(head));
-        let rows = &disk.rows;
-        if self.shared.applied(self.lane, head, rows) {
-            disk.sync();
-        }
-        Ok(())
-    }
-}
-
-impl StateStore for SimStore {
-    fn get(&mut self, row: &[u8]) -> Result<Option<Bytes>, StoreError> {
-        Ok(self.readable()?.rows.rows.get(row).cloned())
-    }
-
-    fn scan(&mut self, from: &[u8], to: &[u8], visit: &mut Visit<'_>) -> Result<(), StoreError> {
-        if from >= to {
-            return Ok(());
-        }
-        let range = (Bound::Included(from), Bound::Excluded(to));
-        for (key, value) in self.readable()?.rows.rows.range::<[u8], _>(range) {
-            if visit(key, value).is_break() {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    fn apply(
-        &mut self,
-        changes: &mut dyn Iterator<Item = (&[u8], Option<&[u8]>)>,
-        head: &[u8],
-        _: Clocks,
-    ) -> Result<(), StoreError> {
-        let copy = |(row, value): (&[u8], Option<&[u8]>)| {
-            (Bytes::copy_from_slice(row), value.map(Bytes::copy_from_slice))
-        };
-        let mut changes: Vec<RowChange> = changes.map(copy).collect();
-        let is_replay = lock(&self.observed).is_acquiring;
-        if is_replay && self.shared.has(Bug::ReplaySkipsChanges) {
-            changes.clear();
-        }
-        self.put(&changes, head)?;
-        match self.shared.point(self.process, Point::Applied) {
-            true => Ok(()),
-            false => Err(gone()),
-        }
-    }
-
-    fn head(&mut self) -> Result<Option<Bytes>, StoreError> {
-        let head = self.readable()?.head.clone();
-        {
-            let mut observed = lock(&self.observed);
-            (observed.reads, observed.last) = (0, None);
-        }
-        let Some(bytes) = head else {
-            lock(&self.observed).stored = None;
-            return Ok(None);
-        };
-        let mut head =
-            codec::decode_stored(&bytes).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        self.shared.spoil_head(self.lane, &mut head);
-        lock(&self.observed).stored = Some(head.clone());
-        Ok(Some(codec::encode_stored(&head).into()))
-    }
-
-    fn flush(&mut self) -> Result<(), StoreError> {
-        lock(&self.disk).sync();
-        Ok(())
-    }
-
-    fn size(&self) -> StateSize {
-        StateSize { rows: lock(&self.disk).rows.rows.len() as u64, bytes: 0 }
-    }
-
-    fn clear(&mut self) -> Result<(), StoreError> {
-        self.shared.note_row(&lock(&self.observed));
-        let mut disk = lock(&self.disk);
-        if disk.owner != self.process.incarnation {
-            return Err(gone());
-        }
-        disk.clear();
-        Ok(())
     }
 }
 
@@ -290,7 +175,7 @@ pub fn spoil(head: &mut StoredHead, bug: Option<Bug>) {
         }
         Some(Bug::TimersLostAtRestore) => {
             let late = order_preserving_time(head.record.watermark.saturating_add(1_500));
-            let event = [&[dovetail_core::state::row::EVENT_TIMER_PREFIX][..], &late[..]].concat();
+            let event = [&[EVENT_TIMER_PREFIX][..], &late[..]].concat();
             let floor = Bytes::from(event);
             let processing = head.record.timer_floors.processing.clone();
             let event = head.record.timer_floors.event.clone().max(floor);

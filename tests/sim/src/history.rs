@@ -24,7 +24,7 @@ use dovetail_core::{
 };
 
 use crate::{
-    job::{Call, CallSubject, Expected, Job, Model, Out, TimerSet},
+    job::{Call, CallSubject, Expected, Job, Model, Out, REVISION, TimerSet},
     kafka::{Contents, Kafka, OffsetEntry, Place},
 };
 
@@ -86,6 +86,17 @@ pub struct CommittedEpoch {
     pub offsets: Vec<OffsetEntry>,
 }
 
+/// A transaction that was taken into the history.
+#[derive(Debug, Clone, Copy)]
+pub struct Taken {
+    /// Its epoch.
+    pub epoch: u64,
+    /// Its attempt.
+    pub attempt: Attempt,
+    /// Whether another revision decided it than the one before.
+    pub is_switch: bool,
+}
+
 /// The committed history of one lane.
 pub struct LaneHistory {
     lane: u16,
@@ -141,18 +152,15 @@ impl LaneHistory {
         self.epochs.last().map(|epoch| &epoch.record)
     }
 
-    /// Takes a transaction that was decided to be committed; returns its epoch and attempt.
+    /// Takes a transaction that was decided to be committed.
     ///
     /// # Errors
     ///
     /// Which rule it breaks.
-    pub fn committed(
-        &mut self,
-        contents: Contents,
-        kafka: &mut Kafka,
-    ) -> Result<(u64, Attempt), String> {
+    pub fn committed(&mut self, contents: Contents, kafka: &mut Kafka) -> Result<Taken, String> {
         let epoch = decode(self.lane, &contents.chunks)?;
         self.check_chain(&epoch)?;
+        let is_switch = self.check_revision(&epoch.record, &contents.calls)?;
         check_offsets(&epoch, &contents.offsets)?;
         self.check_inputs(&epoch.record, &contents.calls, kafka)?;
         let expected = self.replay(&contents.calls)?;
@@ -163,11 +171,32 @@ impl LaneHistory {
             drop(self.rows.change(row, value.clone()));
         }
         self.check_timers()?;
-        let number = (epoch.record.epoch.0, epoch.record.attempt);
+        let (number, attempt) = (epoch.record.epoch.0, epoch.record.attempt);
         let (record, hash) = (epoch.record, epoch.hash);
         let (state_hash, offsets) = (self.rows.hash, contents.offsets);
         self.epochs.push(CommittedEpoch { record, hash, state_hash, offsets });
-        Ok(number)
+        Ok(Taken { epoch: number, attempt, is_switch })
+    }
+
+    /// One revision decides an epoch, the one that the journal names; a process does not go back
+    /// to an earlier one. Returns whether it is another than before.
+    fn check_revision(&self, record: &EpochRecord, calls: &[Call]) -> Result<bool, String> {
+        let number = record.epoch.0;
+        let wanted = revision_number(&record.revision)?;
+        if let Some(call) = calls.iter().find(|call| call.revision != wanted) {
+            return Err(format!(
+                "epoch {number} names revision {wanted}, and revision {} decided {:?}",
+                call.revision, call.subject
+            ));
+        }
+        let Some(last) = self.last() else { return Ok(false) };
+        let before = revision_number(&last.revision)?;
+        if last.owner == record.owner && wanted < before {
+            return Err(format!(
+                "epoch {number} goes back from revision {before} to {wanted} in one process"
+            ));
+        }
+        Ok(before != wanted)
     }
 
     fn check_chain(&self, epoch: &JournaledEpoch) -> Result<(), String> {
@@ -355,6 +384,16 @@ impl LaneHistory {
         }
         Ok(())
     }
+}
+
+/// Returns the number in a simulated revision's digest.
+///
+/// # Errors
+///
+/// When it is another revision's.
+pub fn revision_number(digest: &str) -> Result<u32, String> {
+    let number = digest.strip_prefix(REVISION).and_then(|number| number.parse().ok());
+    number.ok_or_else(|| format!("a revision `{digest}` that nobody made"))
 }
 
 fn decode(lane: u16, chunks: &[Bytes]) -> Result<JournaledEpoch, String> {

@@ -9,7 +9,10 @@ pub mod payment;
 
 use std::{
     collections::BTreeSet,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 
 use bytes::Bytes;
@@ -25,6 +28,7 @@ use dovetail_core::{
 use dovetail_runtime::Revision;
 use dovetail_sdk::NativePlugin;
 use order_payment::OrderPayment;
+use serde::{Deserialize, Serialize};
 
 use crate::bugs::Bug;
 
@@ -62,6 +66,8 @@ pub struct Call {
     pub key: Bytes,
     /// The partition.
     pub partition: u16,
+    /// The revision that was called.
+    pub revision: u32,
     /// The lane's watermark then.
     pub watermark: i64,
     /// The lane's clock then.
@@ -72,6 +78,15 @@ pub struct Call {
 
 /// Calls that are not committed yet.
 pub type Calls = Arc<Mutex<Vec<Call>>>;
+
+/// What the instances of one lane in one process share.
+#[derive(Debug, Clone, Default)]
+pub struct LaneCalls {
+    /// Where calls are noted.
+    pub calls: Calls,
+    /// The number of the revision in the plugin file.
+    pub newest: Arc<AtomicU32>,
+}
 
 /// What a model says a call should have done.
 #[derive(Debug, Default)]
@@ -131,7 +146,8 @@ pub trait Model: Send {
 }
 
 /// Which job is simulated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Job {
     /// The reference plugin that joins orders with payments.
     Payment,
@@ -149,11 +165,11 @@ impl Job {
         }
     }
 
-    fn open(self) -> Result<(Box<dyn MatchFunction>, PluginDescriptor), String> {
+    fn open(self, revision: u32) -> Result<(Box<dyn MatchFunction>, PluginDescriptor), String> {
         match self {
-            Self::Ledger => Ok((Box::new(ledger::Ledger::default()), ledger::descriptor())),
+            Self::Ledger => Ok((Box::new(ledger::Ledger::new(revision)), ledger::descriptor())),
             Self::Payment => {
-                let opened = NativePlugin::<OrderPayment>::new(payment::CONFIG);
+                let opened = NativePlugin::<OrderPayment>::new(payment::config(revision));
                 let (plugin, descriptor) = opened.map_err(|error| error.to_string())?;
                 Ok((Box::new(plugin), descriptor))
             }
@@ -164,11 +180,26 @@ impl Job {
 /// Notes every call of the function it wraps.
 struct Recorder {
     function: Box<dyn MatchFunction>,
+    job: Job,
+    revision: u32,
+    /// The number of the revision in the plugin file.
+    newest: Arc<AtomicU32>,
     calls: Calls,
     bug: Option<Bug>,
 }
 
 impl Recorder {
+    /// Does what [`Bug::SwapInsideEpoch`] does.
+    fn spoil(&mut self) {
+        let newest = self.newest.load(Ordering::Relaxed);
+        if self.bug == Some(Bug::SwapInsideEpoch)
+            && newest > self.revision
+            && let Ok((function, _)) = self.job.open(newest)
+        {
+            (self.function, self.revision) = (function, newest);
+        }
+    }
+
     fn note(&self, context: &Context) {
         let current = context.current();
         let subject = match &current.subject {
@@ -187,6 +218,7 @@ impl Recorder {
             subject,
             key: current.key.clone().unwrap_or_default().0,
             partition: current.partition.0,
+            revision: self.revision,
             watermark: context.watermark(),
             processing_time: context.processing_time(),
             is_late: context.is_late(),
@@ -204,12 +236,14 @@ impl Recorder {
 
 impl MatchFunction for Recorder {
     fn process_element(&mut self, context: Box<Context>) -> (Box<Context>, CallResult) {
+        self.spoil();
         self.note(&context);
         let ended = self.function.process_element(context);
         self.ended(ended)
     }
 
     fn on_timer(&mut self, context: Box<Context>) -> (Box<Context>, CallResult) {
+        self.spoil();
         self.note(&context);
         let ended = self.function.on_timer(context);
         self.ended(ended)
@@ -220,23 +254,39 @@ impl MatchFunction for Recorder {
     }
 }
 
-/// The revision that every simulated host runs.
+/// What the digest of a simulated revision begins with; its number follows.
+pub const REVISION: &str = "revision-";
+
+/// A revision, for one process.
 pub struct SimRevision {
     job: Job,
     bug: Option<Bug>,
+    number: u32,
+    digest: String,
+    /// The revision that the process started with.
+    started_with: u32,
     descriptor: PluginDescriptor,
-    calls: Vec<Calls>,
+    calls: Vec<LaneCalls>,
+    /// Lanes that were given an instance.
+    made: Mutex<BTreeSet<u16>>,
 }
 
 impl SimRevision {
-    /// Returns a job's revision; `calls` are where each lane's calls are noted.
+    /// Returns a job's revision of a number for a process that started with another; `calls` are
+    /// where each lane's calls are noted.
     ///
     /// # Errors
     ///
     /// When the plugin cannot be opened.
-    pub fn new(job: Job, bug: Option<Bug>, calls: Vec<Calls>) -> Result<Self, String> {
-        let (_, descriptor) = job.open()?;
-        Ok(Self { job, bug, descriptor, calls })
+    pub fn new(
+        job: Job,
+        bug: Option<Bug>,
+        (number, started_with): (u32, u32),
+        calls: Vec<LaneCalls>,
+    ) -> Result<Self, String> {
+        let (_, descriptor) = job.open(number)?;
+        let (digest, made) = (format!("{REVISION}{number}"), Mutex::default());
+        Ok(Self { job, bug, number, digest, started_with, descriptor, calls, made })
     }
 }
 
@@ -248,8 +298,8 @@ pub fn output(name: &str) -> OutputOptions {
 }
 
 impl Revision for SimRevision {
-    fn digest(&self) -> &'static str {
-        "simulated"
+    fn digest(&self) -> &str {
+        &self.digest
     }
 
     fn descriptor(&self) -> &PluginDescriptor {
@@ -257,16 +307,23 @@ impl Revision for SimRevision {
     }
 
     fn instantiate(&self, lane: LaneId, state_ids: Vec<StateId>) -> Result<PluginSwitch, String> {
-        let (function, descriptor) = self.job.open()?;
-        let calls = self.calls.get(usize::from(lane.0)).cloned().unwrap_or_default();
+        let is_first = self.made.lock().unwrap_or_else(PoisonError::into_inner).insert(lane.0);
+        let revision = match self.bug {
+            Some(Bug::SwapForgotten) if !is_first => self.started_with,
+            _ => self.number,
+        };
+        let (function, descriptor) = self.job.open(revision)?;
+        let LaneCalls { calls, newest } =
+            self.calls.get(usize::from(lane.0)).cloned().unwrap_or_default();
+        let (job, bug) = (self.job, self.bug);
         Ok(PluginSwitch {
-            function: Box::new(Recorder { function, calls, bug: self.bug }),
+            function: Box::new(Recorder { function, job, revision, newest, calls, bug }),
             descriptor,
             state_ids,
             roles: vec![0, 1],
             outputs: vec![output("main"), output("late")],
             late_output: None,
-            revision: "simulated".to_owned(),
+            revision: format!("{REVISION}{revision}"),
         })
     }
 }

@@ -8,11 +8,20 @@
 //! Invariant: what a read-committed reader sees of a transaction is all or nothing once its
 //! markers are written, and a transaction that is prepared is never decided differently.
 
+mod group;
+mod partition;
+mod protocol;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use dovetail_core::{log::CommittedOffset, record::Record};
 
+pub use self::{
+    group::{Group, OffsetEntry},
+    partition::PartitionLog,
+    protocol::{Answer, Request},
+};
 use crate::{
     faults::Knobs,
     history::OUTPUT_PARTITIONS,
@@ -31,143 +40,6 @@ pub enum Place {
     Journal(u16),
     /// The partition that holds the committed offsets of the lanes' group.
     Offsets,
-}
-
-#[derive(Debug, Clone)]
-struct Entry {
-    /// `None` for a control marker.
-    record: Option<Record>,
-    is_aborted: bool,
-}
-
-/// The log of one partition.
-#[derive(Debug, Clone, Default)]
-pub struct PartitionLog {
-    entries: Vec<Entry>,
-    /// The first offset that is kept.
-    pub start: i64,
-    /// Open transactions: producer to first offset, and the offsets it has written.
-    open: BTreeMap<u64, Vec<i64>>,
-    /// Without a leader until then.
-    pub up_at: i64,
-    /// The last sequence number of each producer epoch, against doubled requests.
-    sequences: BTreeMap<(u64, u32), (u64, i64)>,
-}
-
-impl PartitionLog {
-    /// Returns the offset behind the last entry.
-    #[must_use]
-    pub fn end(&self) -> i64 {
-        i64::try_from(self.entries.len()).unwrap_or(i64::MAX)
-    }
-
-    /// Returns the last stable offset.
-    #[must_use]
-    pub fn stable_end(&self) -> i64 {
-        let open = self.open.values().filter_map(|offsets| offsets.first());
-        open.copied().min().unwrap_or_else(|| self.end())
-    }
-
-    /// Appends records, of a transaction or of none; returns the first's offset.
-    pub fn append(&mut self, producer: Option<u64>, records: Vec<Record>) -> i64 {
-        let first = self.end();
-        for mut record in records {
-            let offset = self.end();
-            record.offset = offset;
-            if let Some(producer) = producer {
-                self.open.entry(producer).or_default().push(offset);
-            }
-            self.entries.push(Entry { record: Some(record), is_aborted: false });
-        }
-        first
-    }
-
-    /// Writes a transaction's marker.
-    pub fn mark(&mut self, producer: u64, is_commit: bool) {
-        for offset in self.open.remove(&producer).unwrap_or_default() {
-            if !is_commit
-                && let Some(entry) =
-                    usize::try_from(offset).ok().and_then(|at| self.entries.get_mut(at))
-            {
-                entry.is_aborted = true;
-            }
-        }
-        self.entries.push(Entry { record: None, is_aborted: false });
-    }
-
-    /// Returns the records with offsets in `from..to`, at most `max`, and where to read on.
-    /// A read-committed reader passes a `to` not beyond [`Self::stable_end`].
-    #[must_use]
-    pub fn read(&self, from: i64, to: i64, max: usize, is_committed: bool) -> (Vec<Record>, i64) {
-        let mut records = Vec::new();
-        let mut at = from.max(self.start);
-        while at < to.min(self.end()) && records.len() < max {
-            let entry = usize::try_from(at).ok().and_then(|at| self.entries.get(at));
-            if let Some(Entry { record: Some(record), is_aborted }) = entry
-                && !(is_committed && *is_aborted)
-            {
-                records.push(record.clone());
-            }
-            at += 1;
-        }
-        (records, at)
-    }
-
-    /// Loses what stands at an offset.
-    pub fn punch(&mut self, at: i64) {
-        if let Some(entry) = usize::try_from(at).ok().and_then(|at| self.entries.get_mut(at)) {
-            entry.record = None;
-        }
-    }
-
-    /// Forgets everything from an offset on: an unclean leader election.
-    pub fn truncate(&mut self, to: i64) {
-        self.entries.truncate(usize::try_from(to).unwrap_or(0));
-        self.open.clear();
-    }
-}
-
-/// What a commit of offsets says of one partition: input, partition, position, metadata.
-pub type OffsetEntry = ((u16, u16), i64, String);
-
-/// The offsets of the group.
-#[derive(Debug, Default)]
-pub struct Group {
-    /// What is committed.
-    pub committed: BTreeMap<(u16, u16), (i64, String)>,
-    pending: BTreeMap<u64, Vec<OffsetEntry>>,
-    /// Committed, but not in the coordinator's cache until it loads again (the broker's
-    /// KAFKA-17507).
-    unseen: Vec<OffsetEntry>,
-    /// The next marker meets that defect.
-    pub goes_stale: bool,
-}
-
-impl Group {
-    fn mark(&mut self, producer: u64, is_commit: bool) {
-        let Some(offsets) = self.pending.remove(&producer) else { return };
-        if !is_commit {
-            return;
-        }
-        if std::mem::take(&mut self.goes_stale) && self.unseen.is_empty() {
-            self.unseen.extend(offsets);
-            return;
-        }
-        self.unseen.retain(|(source, ..)| offsets.iter().all(|(other, ..)| other != source));
-        self.committed.extend(offsets.into_iter().map(|(source, at, text)| (source, (at, text))));
-    }
-
-    /// The coordinator loads its partition again.
-    pub fn reload(&mut self) {
-        let unseen = std::mem::take(&mut self.unseen);
-        self.committed.extend(unseen.into_iter().map(|(source, at, text)| (source, (at, text))));
-    }
-
-    /// Forgets everything that is committed.
-    pub fn forget(&mut self) {
-        self.unseen.clear();
-        self.committed.clear();
-    }
 }
 
 /// Where a transactional id stands.
@@ -212,112 +84,6 @@ pub struct Transactional {
     contents: Contents,
 }
 
-/// A request.
-#[derive(Debug, Clone)]
-pub enum Request {
-    /// `InitProducerId`.
-    Init {
-        /// Whose.
-        lane: u16,
-    },
-    /// `AddPartitionsToTxn`, `AddOffsetsToTxn`.
-    Add {
-        /// Whose.
-        lane: u16,
-        /// The producer's epoch.
-        epoch: u32,
-        /// What is added.
-        places: Vec<Place>,
-    },
-    /// `Produce`.
-    Produce {
-        /// Whose.
-        lane: u16,
-        /// The producer's epoch.
-        epoch: u32,
-        /// Where to.
-        place: Place,
-        /// The records.
-        records: Vec<Record>,
-        /// Grows with every request of a producer.
-        sequence: u64,
-        /// With the journal record.
-        calls: Vec<Call>,
-    },
-    /// `TxnOffsetCommit`.
-    Offsets {
-        /// Whose.
-        lane: u16,
-        /// The producer's epoch.
-        epoch: u32,
-        /// The offsets.
-        offsets: Vec<OffsetEntry>,
-    },
-    /// `EndTxn`.
-    End {
-        /// Whose.
-        lane: u16,
-        /// The producer's epoch.
-        epoch: u32,
-        /// Commit or abort.
-        is_commit: bool,
-    },
-    /// `OffsetFetch`.
-    FetchOffsets {
-        /// Which.
-        sources: Vec<(u16, u16)>,
-        /// Whether pending offsets are an error.
-        is_stable: bool,
-    },
-    /// `ListOffsets`: start and end.
-    Bounds {
-        /// Of what.
-        place: Place,
-        /// The last stable offset instead of the end.
-        is_committed: bool,
-    },
-    /// `Fetch`.
-    Fetch {
-        /// Of what.
-        place: Place,
-        /// From this offset.
-        from: i64,
-        /// To before this one.
-        to: i64,
-        /// Records at most.
-        max: usize,
-        /// Without aborted ones.
-        is_committed: bool,
-    },
-}
-
-/// An answer.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Answer {
-    /// Done.
-    Done,
-    /// The producer's epoch.
-    Epoch(u32),
-    /// The first offset of what was produced.
-    Produced(i64),
-    /// Committed offsets.
-    Committed(Vec<Option<CommittedOffset>>),
-    /// First offset and end.
-    Bounds(i64, i64),
-    /// Records, and where to read on.
-    Records(Vec<Record>, i64),
-    /// The previous transaction is not complete: ask again.
-    Concurrent,
-    /// An offset is pending: ask again.
-    Unstable,
-    /// No leader, no coordinator: ask again.
-    Away,
-    /// The producer's epoch is old.
-    Fenced,
-    /// Not in this state of the transaction.
-    Invalid,
-}
-
 /// What the world has to do after a request.
 #[derive(Debug)]
 pub enum Follow {
@@ -347,21 +113,6 @@ pub fn producer_of(lane: u16) -> u64 {
     1_000 + u64::from(lane)
 }
 
-impl Answer {
-    /// Returns a short name.
-    #[must_use]
-    pub fn name(&self) -> String {
-        match self {
-            Self::Committed(offsets) => {
-                let known = offsets.iter().flatten().map(|offset| offset.position);
-                format!("committed {:?}", known.collect::<Vec<_>>())
-            }
-            Self::Records(records, next) => format!("{} records, then {next}", records.len()),
-            other => format!("{other:?}"),
-        }
-    }
-}
-
 impl Kafka {
     /// Makes the topics.
     pub fn prepare_places(&mut self, knobs: &Knobs) {
@@ -387,6 +138,14 @@ impl Kafka {
     #[must_use]
     pub fn epoch_of(&self, lane: u16) -> Option<u32> {
         self.transactional.get(&lane).map(|transactional| transactional.epoch)
+    }
+
+    /// Returns whether a producer's transaction is open.
+    #[must_use]
+    pub fn is_open(&self, lane: u16, epoch: u32) -> bool {
+        let is_its =
+            |one: &Transactional| one.epoch == epoch && one.state == TransactionState::Ongoing;
+        self.transactional.get(&lane).is_some_and(is_its)
     }
 
     /// Executes a request that arrives now.

@@ -5,6 +5,8 @@
 //!
 //! Invariant: after any doubt the producer is never used again.
 
+mod commit;
+
 use std::{
     ops::ControlFlow,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -15,24 +17,22 @@ use bytes::Bytes;
 use dovetail_core::{
     epoch::{JournaledEpoch, StoredHead, chunk::Assembler, codec},
     log::{CommittedOffset, Fetched, Log, LogError, Transaction, Waker},
-    output::Target,
     record::{Record, Source, SourceIndex},
     recovery::{Facts, JournalFact, JournalFacts},
 };
 
+use self::commit::Failed;
+pub(crate) use self::commit::SENDS_MAX;
 use crate::{
     bugs::Bug,
     faults::Point,
-    history::place_of,
-    job::{Calls, DEAD_LETTERS},
-    kafka::{Answer, OffsetEntry, Place, Request},
+    job::Calls,
+    kafka::{Answer, Place, Request},
     world::{Connection, Process, Shared},
 };
 
 /// How long an operation outside of transactions is tried, ms.
 const PATIENCE: i64 = 15_000;
-/// How often a request of a transaction is sent.
-const SENDS_MAX: u32 = 3;
 
 /// What an acquisition has seen, for counting the rows of the decision.
 #[derive(Debug, Default)]
@@ -95,11 +95,6 @@ pub struct SimLog {
     observed: Arc<Mutex<Observed>>,
 }
 
-enum Failed {
-    Fenced,
-    Doubt(&'static str),
-}
-
 impl SimLog {
     /// Returns the log of a lane in a process.
     #[must_use]
@@ -157,133 +152,6 @@ impl SimLog {
         None
     }
 
-    /// Sends a request of the transaction; what is lost is sent again, as librdkafka does.
-    fn send(&mut self, request: &Request) -> Result<Answer, Failed> {
-        let mut sends = 0;
-        let sends_max = if self.has(Bug::RetryOnSameProducer) { 1 } else { SENDS_MAX };
-        let until = self.shared.now() + self.shared.knobs().transaction_timeout;
-        while self.shared.now() < until && self.shared.is_alive(self.process) {
-            match self.shared.call(self.process, &mut self.connection, request.clone()) {
-                None => {
-                    sends += 1;
-                    if sends == sends_max {
-                        break;
-                    }
-                    self.connection = Connection::default();
-                    self.is_suspect = !self.has(Bug::SuspectUsedAgain);
-                }
-                Some(Answer::Away | Answer::Concurrent) => self.shared.sleep(self.process, 20),
-                Some(Answer::Fenced) => return Err(Failed::Fenced),
-                Some(Answer::Invalid) => return Err(Failed::Doubt("invalid transaction state")),
-                Some(answer) => return Ok(answer),
-            }
-        }
-        Err(Failed::Doubt("no answer"))
-    }
-
-    fn reach(&self, point: Point) -> Result<(), Failed> {
-        match self.shared.point(self.process, point) {
-            true => Ok(()),
-            false => Err(Failed::Doubt("this process is dead")),
-        }
-    }
-
-    fn add(&mut self, epoch: u32, places: Vec<Place>) -> Result<(), Failed> {
-        self.send(&Request::Add { lane: self.lane, epoch, places }).map(drop)
-    }
-
-    fn produce(&mut self, epoch: u32, place: Place, records: Vec<Record>) -> Result<i64, Failed> {
-        self.sequence += 1;
-        let calls = match place {
-            Place::Journal(_) => std::mem::take(&mut *self.lock_calls()),
-            Place::Input(..) | Place::Output(..) | Place::Offsets => Vec::new(),
-        };
-        let (lane, sequence) = (self.lane, self.sequence);
-        let request = Request::Produce { lane, epoch, place, records, sequence, calls };
-        match self.send(&request)? {
-            Answer::Produced(first) => Ok(first),
-            _ => Err(Failed::Doubt("an unexpected answer")),
-        }
-    }
-
-    fn lock_calls(&self) -> MutexGuard<'_, Vec<crate::job::Call>> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn end(&mut self, epoch: u32) -> Result<(), Failed> {
-        self.send(&Request::End { lane: self.lane, epoch, is_commit: true }).map(drop)
-    }
-
-    fn offsets(&self, transaction: &Transaction<'_>) -> Vec<OffsetEntry> {
-        let shift = i64::from(self.has(Bug::OffsetsOffByOne));
-        let text = transaction.metadata.to_string();
-        let sources = self.sources.iter().zip(transaction.positions);
-        let entry = |(source, position): (&Source, &i64)| {
-            ((source.input.0, source.partition.0), position + shift, text.clone())
-        };
-        sources.map(entry).collect()
-    }
-
-    fn commit_once(&mut self, transaction: &Transaction<'_>) -> Result<i64, Failed> {
-        let epoch = self.epoch.ok_or(Failed::Doubt("not acquired"))?;
-        if self.is_suspect {
-            return Err(Failed::Doubt("a connection was lost"));
-        }
-        let outputs = outputs(transaction);
-        if !outputs.is_empty() {
-            self.add(epoch, outputs.iter().map(|(place, _)| *place).collect())?;
-        }
-        self.reach(Point::Begun)?;
-        for (place, records) in outputs.clone() {
-            self.produce(epoch, place, records)?;
-        }
-        self.reach(Point::Produced)?;
-        if self.has(Bug::OutputsWithoutOffsets) && !outputs.is_empty() {
-            self.end(epoch)?;
-        }
-        let journal = Place::Journal(self.lane);
-        self.add(epoch, vec![journal, Place::Offsets])?;
-        let chunk = |chunk: &Vec<u8>| Record {
-            value: Some(Bytes::copy_from_slice(chunk)),
-            ..Record::default()
-        };
-        let chunks: Vec<Record> = transaction.chunks.iter().map(chunk).collect();
-        let count = i64::try_from(chunks.len()).unwrap_or(0);
-        let first = self.produce(epoch, journal, chunks)?;
-        self.reach(Point::Journaled)?;
-        if !self.has(Bug::OffsetsLeftOut) {
-            let offsets = self.offsets(transaction);
-            self.send(&Request::Offsets { lane: self.lane, epoch, offsets })?;
-        }
-        self.reach(Point::OffsetsSent)?;
-        self.end(epoch)?;
-        self.reach(Point::Committed)?;
-        Ok(first + count)
-    }
-
-    fn commit_with_bugs(&mut self, transaction: &Transaction<'_>) -> Result<i64, Failed> {
-        if self.has(Bug::ApplyBeforeCommit) {
-            self.shared.apply_early(self.process, self.lane, transaction.chunks);
-        }
-        let calls = self.lock_calls().clone();
-        let result = self.commit_once(transaction);
-        match result {
-            Err(Failed::Doubt(_)) if self.has(Bug::RetryOnSameProducer) && self.epoch.is_some() => {
-                *self.lock_calls() = calls;
-                self.is_suspect = false;
-                let epoch = self.epoch.unwrap_or(0);
-                let request = Request::End { lane: self.lane, epoch, is_commit: false };
-                drop(self.send(&request));
-                self.is_suspect = false;
-                self.commit_once(transaction)
-            }
-            Err(Failed::Doubt(_)) if self.has(Bug::DoubtTakenAsCommitted) => {
-                Ok(self.shared.journal_end(self.lane))
-            }
-            result => result,
-        }
-    }
-
     fn error(&self, failed: &Failed) -> LogError {
         match failed {
             Failed::Fenced if !self.has(Bug::FencedFightsBack) => {
@@ -306,6 +174,12 @@ impl SimLog {
         self.epoch = Some(epoch);
         self.sequence = 0;
         self.reach(Point::Fenced).map_err(|failed| self.error(&failed))
+    }
+
+    fn expect_no_transaction(&self) {
+        if let Some(epoch) = self.epoch {
+            self.shared.expect_no_transaction(self.lane, epoch);
+        }
     }
 
     /// Fetches one source; returns when more may be seen.
@@ -344,30 +218,6 @@ impl SimLog {
         }
         (view.end > reader.position).then_some(reader.refresh_at)
     }
-}
-
-/// Outputs by place, in order.
-fn outputs(transaction: &Transaction<'_>) -> Vec<(Place, Vec<Record>)> {
-    let mut outputs: Vec<(Place, Vec<Record>)> = Vec::new();
-    for record in transaction.outputs.iter() {
-        let output = match record.target {
-            Target::Output(output) => output,
-            Target::DeadLetters => DEAD_LETTERS,
-        };
-        let place = place_of(output, record.key.unwrap_or_default());
-        let copy = Record {
-            offset: 0,
-            timestamp: record.time,
-            key: record.key.map(Bytes::copy_from_slice),
-            value: record.value.map(Bytes::copy_from_slice),
-            headers: record.headers.clone(),
-        };
-        match outputs.iter_mut().find(|(other, _)| *other == place) {
-            Some((_, records)) => records.push(copy),
-            None => outputs.push((place, vec![copy])),
-        }
-    }
-    outputs
 }
 
 impl Log for SimLog {
@@ -464,6 +314,7 @@ impl Log for SimLog {
             self.shared.note_row(&self.observed());
         }
         self.observed().is_acquiring = false;
+        self.expect_no_transaction();
         if self.has(Bug::ReadBeforeFencing) {
             self.fence()?;
         }
@@ -482,6 +333,7 @@ impl Log for SimLog {
         if self.is_suspect {
             return Err(LogError::Doubt("a connection was lost while it committed".to_owned()));
         }
+        self.expect_no_transaction();
         let mut found = Vec::new();
         for (at, records) in std::mem::take(&mut self.leftover) {
             let source = SourceIndex(u16::try_from(at).unwrap_or(u16::MAX));

@@ -1,6 +1,9 @@
 //! Machines and their processes: starting, running a lane's next turn, dying, standing still.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use dovetail_core::{
     epoch::{Attempt, LaneId, Owner},
@@ -17,12 +20,13 @@ use dovetail_runtime::{
     driver::{Advance, LaneDriver, LaneEnd},
     handle::LanePort,
     key_watch::KeyWatch,
+    revisions::{RevisionOrigin, SwapError},
 };
 
 use crate::{
     disk::{Disk, SharedDisk, SimStores},
     faults::{DiskFate, Knobs, Point},
-    job::{Calls, SimRevision, output},
+    job::{Calls, LaneCalls, SimRevision, output},
     log::{Observed, SimLog},
     workload::BASE,
     world::{Event, Process, Shared, SimClock, World},
@@ -49,6 +53,17 @@ pub struct Network {
     pub delay_max: i64,
     /// Until then.
     pub until: i64,
+}
+
+/// What happens to a machine's next requests to end a transaction.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Ends {
+    /// So many are lost.
+    pub lost: u32,
+    /// So many are executed and not answered.
+    pub unanswered: u32,
+    /// The next one stays in the network.
+    pub is_held: bool,
 }
 
 /// One lane of a process.
@@ -81,6 +96,8 @@ pub struct Machine {
     pub clock_offset: i64,
     /// What waits for its process.
     pub trap: Option<Trap>,
+    /// What happens to its ends of transactions.
+    pub ends: Ends,
     /// Its state directories.
     pub disks: Vec<SharedDisk>,
     /// Its lanes.
@@ -89,6 +106,10 @@ pub struct Machine {
     pub starting: u32,
     /// Whether it is to start again once it has stopped.
     pub restarts: bool,
+    /// The revision that its process started with.
+    started_with: u32,
+    /// Where the calls of its lanes are noted.
+    pub(crate) calls: Vec<LaneCalls>,
     handle: Option<Handle>,
     dead: Vec<LaneDriver>,
 }
@@ -105,10 +126,13 @@ impl Machine {
             network: Network::default(),
             clock_offset: 0,
             trap: None,
+            ends: Ends::default(),
             disks: (0..lanes).map(|_| Arc::new(Mutex::new(Disk::default()))).collect(),
             slots: Vec::new(),
             starting: 0,
             restarts: false,
+            started_with: 0,
+            calls: Vec::new(),
             handle: None,
             dead: Vec::new(),
         }
@@ -129,7 +153,7 @@ impl World {
         let incarnation = self.next_incarnation();
         let machine = &mut self.machines[at];
         machine.starting = machine.starting.saturating_sub(1);
-        let knows = machine.disks.iter().all(|disk| lock(disk).head.is_some());
+        let knows = machine.disks.iter().all(|disk| lock(disk).knows());
         if machine.is_up || (self.only_disks_know && !knows) {
             return;
         }
@@ -137,14 +161,13 @@ impl World {
         machine.restarts = false;
         machine.incarnation = incarnation;
         machine.paused_until = 0;
+        machine.started_with = self.revision;
+        machine.calls = (0..self.plan.knobs.lanes).map(|_| LaneCalls::default()).collect();
         let process = Process { machine: at, incarnation };
         let knobs = self.plan.knobs.clone();
         self.note(&format!("m{at} starts as {incarnation}"));
-        let calls: Vec<Calls> = (0..knobs.lanes).map(|_| Calls::default()).collect();
-        let revision = match SimRevision::new(knobs.job, self.bug, calls.clone()) {
-            Ok(revision) => Arc::new(revision),
-            Err(error) => return self.fail(error),
-        };
+        let calls = self.machines[at].calls.clone();
+        let Some(revision) = self.revision_for(at) else { return };
         let setup = pipeline(&knobs, process, revision);
         let keys = Arc::new(KeyWatch::new(setup.names()));
         let mut ports = Vec::new();
@@ -153,6 +176,7 @@ impl World {
             let observed = Arc::new(Mutex::new(Observed::default()));
             let disk = &self.machines[at].disks[usize::from(lane)];
             lock(disk).owner = incarnation;
+            lock(disk).copy();
             let stores = SimStores {
                 shared: Arc::clone(shared),
                 process,
@@ -160,7 +184,7 @@ impl World {
                 disk: Arc::clone(disk),
                 observed: Arc::clone(&observed),
             };
-            let calls = calls[usize::from(lane)].clone();
+            let calls = Arc::clone(&calls[usize::from(lane)].calls);
             let parts = lane_setup(shared, process, lane, &knobs, calls, stores);
             let (port, commands) = LanePort::new(LaneId(lane), parts.log.waker(), BASE);
             ports.push(Arc::clone(&port));
@@ -177,6 +201,41 @@ impl World {
         let machine = &mut self.machines[at];
         machine.slots = slots;
         machine.handle = Some(Handle::new(&setup, ports, keys));
+    }
+
+    /// Returns the newest revision, for the process of a machine.
+    fn revision_for(&mut self, at: usize) -> Option<Arc<SimRevision>> {
+        let machine = &self.machines[at];
+        let numbers = (self.revision, machine.started_with);
+        let calls = machine.calls.clone();
+        match SimRevision::new(self.plan.knobs.job, self.bug, numbers, calls) {
+            Ok(revision) => Some(Arc::new(revision)),
+            Err(error) => {
+                self.fail(error);
+                None
+            }
+        }
+    }
+
+    /// A process notices that the plugin file has changed.
+    pub(crate) fn notice(&mut self, at: usize, incarnation: u64) {
+        let machine = &self.machines[at];
+        if !machine.is_up || machine.incarnation != incarnation {
+            return;
+        }
+        if machine.paused_until > self.now {
+            return self.schedule(machine.paused_until, Event::Notice(at, incarnation));
+        }
+        let Some(handle) = machine.handle.clone() else { return };
+        let Some(revision) = self.revision_for(at) else { return };
+        let revision: Arc<dyn Revision> = revision;
+        // The lanes run in this thread: they switch later, each between two of its epochs.
+        let begun = handle.swap_within(Duration::ZERO, &revision, RevisionOrigin::File, || Ok(()));
+        match begun {
+            Ok(()) | Err(SwapError::Slow { .. } | SwapError::Stopping { .. }) => {}
+            Err(error) => self.fail(format!("a swap is refused: {error}")),
+        }
+        self.wake_all(5);
     }
 
     fn ended(&mut self, at: usize, lane: usize, end: LaneEnd) {
@@ -202,7 +261,9 @@ impl World {
             self.counts.takeovers += 1;
             return;
         }
-        if message.contains("keyed state cannot be read or written") {
+        let is_disk = message.contains("keyed state cannot be read or written")
+            || (message.contains("keyed state is damaged") && self.counts.rotten > 0);
+        if is_disk {
             return;
         }
         let is_decided = message.starts_with("found ");

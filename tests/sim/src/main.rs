@@ -57,6 +57,7 @@ struct Sum {
     records: u64,
     timers: u64,
     counts: BTreeMap<&'static str, u64>,
+    faults: BTreeMap<&'static str, u64>,
     rows: BTreeMap<Row, u64>,
 }
 
@@ -78,8 +79,15 @@ impl Sum {
             ("transactions timed out", counts.timeouts),
             ("requests", counts.requests),
             ("messages lost", counts.lost),
+            ("ends of transactions lost in every copy", counts.lost_ends),
+            ("ends of transactions that came in a later one", counts.held_ends),
+            ("rows that rotted", counts.rotten),
+            ("switches to another revision", counts.switches),
         ] {
             *self.counts.entry(name).or_default() += count;
+        }
+        for (fault, count) in &counts.faults {
+            *self.faults.entry(fault).or_default() += count;
         }
         for (row, count) in &counts.rows {
             *self.rows.entry(*row).or_default() += count;
@@ -101,6 +109,10 @@ impl Sum {
         );
         for (name, count) in &self.counts {
             println!("  {count:>10} {name}");
+        }
+        println!("faults injected:");
+        for (fault, count) in &self.faults {
+            println!("  {count:>10} {fault}");
         }
         println!("rows of the recovery decision:");
         for row in Row::ALL {

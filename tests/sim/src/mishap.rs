@@ -1,14 +1,15 @@
 //! Making faults happen, and ending them.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 use dovetail_core::epoch::{Attempt, metadata::CommitMetadata};
 
 use crate::{
     disk,
-    faults::{DiskFate, FaultKind, Meddling},
+    faults::{DiskFate, FaultKind, Meddling, Point},
     kafka::{OffsetEntry, Place},
-    machine::{Network, Trap, lock},
+    log::SENDS_MAX,
+    machine::{Ends, Network, Trap, lock},
     world::{Event, Shared, World},
 };
 
@@ -29,6 +30,7 @@ impl World {
     pub(crate) fn fault(&mut self, shared: &Arc<Shared>, at: usize) {
         let kind = self.plan.faults[at].kind;
         self.note(&format!("fault {kind:?}"));
+        *self.counts.faults.entry(kind.name()).or_default() += 1;
         let now = self.now;
         match kind {
             FaultKind::Crash(machine, fate) => self.crash(machine, fate, true),
@@ -68,9 +70,9 @@ impl World {
                 self.machines[machine].clock_offset += ms;
                 self.wake_all(1_000);
             }
-            FaultKind::DiskFull(machine, times) => {
+            FaultKind::DiskFull(machine, ms) => {
                 for disk in &self.machines[machine].disks {
-                    lock(disk).full = times;
+                    lock(disk).full_until = now + ms;
                 }
             }
             FaultKind::DiskUnreadable(machine, times) => {
@@ -78,10 +80,36 @@ impl World {
                     lock(disk).unreadable = times;
                 }
             }
+            FaultKind::Rot(..) if self.only_disks_know => {}
+            FaultKind::Rot(machine, one_in) => {
+                for disk in &self.machines[machine].disks {
+                    self.counts.rotten += lock(disk).rot(one_in, &mut self.rng);
+                }
+            }
+            FaultKind::EndLost(machine) => self.machines[machine].ends.lost = SENDS_MAX,
+            FaultKind::EndUnanswered(machine) => self.machines[machine].ends.unanswered = SENDS_MAX,
+            FaultKind::EndHeld(machine) => self.machines[machine].ends.is_held = true,
+            FaultKind::Swap(point) => self.swap(point),
             // Both witnesses of one commit can be lost, and then nobody can know of it.
             FaultKind::StaleOffsets if self.may_halt => {}
             FaultKind::StaleOffsets => self.kafka.group.goes_stale = true,
             FaultKind::Meddle(_) => self.begin_meddling(at),
+        }
+    }
+
+    /// The plugin file is replaced: every process notices, soon or when it can.
+    fn swap(&mut self, point: Option<Point>) {
+        self.revision += 1;
+        if let Some(point) = point {
+            self.machines[0].trap = Some(Trap::Crash(point, DiskFate::Kept));
+        }
+        for lane in self.machines.iter().flat_map(|machine| &machine.calls) {
+            lane.newest.store(self.revision, Ordering::Relaxed);
+        }
+        for at in 0..self.machines.len() {
+            let (at_time, incarnation) =
+                (self.now + self.rng.range(0, 300), self.machines[at].incarnation);
+            self.schedule(at_time, Event::Notice(at, incarnation));
         }
     }
 
@@ -190,6 +218,11 @@ impl World {
 
     fn change_journals(&mut self, meddling: Meddling) -> Effect {
         let mut effect = Effect::None;
+        // Nobody looks at what a store has applied already.
+        let is_hidden = meddling != Meddling::JournalHole || self.rng.percent(30);
+        for disk in self.machines[0].disks.iter().filter(|_| !is_hidden) {
+            lock(disk).crash(DiskFate::Lost, &mut self.rng, None);
+        }
         for lane in 0..self.plan.knobs.lanes {
             let log = self.kafka.log(Place::Journal(lane));
             let end = log.end();
@@ -210,7 +243,7 @@ impl World {
     /// Journal and offsets of the lanes whose local state shows that there was something.
     fn delete_everything(&mut self) -> Effect {
         let disks = &self.machines[0].disks;
-        if disks.iter().any(|disk| lock(disk).head.is_none())
+        if disks.iter().any(|disk| !lock(disk).knows())
             || self.histories.iter().any(|history| history.epochs.is_empty())
         {
             return Effect::None;
@@ -235,8 +268,9 @@ impl World {
             machine.network = Network::default();
             machine.outage_until = 0;
             machine.trap = None;
+            machine.ends = Ends::default();
             for disk in &machine.disks {
-                lock(disk).full = 0;
+                lock(disk).full_until = 0;
                 lock(disk).unreadable = 0;
             }
         }

@@ -19,6 +19,8 @@ pub enum Row {
     StoreBehind,
     /// 2c: no store, the journal covers everything.
     StoreMissing,
+    /// 2c: the store is damaged.
+    StoreDamaged,
     /// 2c: the store is of another history.
     StoreForeign,
     /// 2d: the store is ahead of the commit.
@@ -49,11 +51,12 @@ pub enum Row {
 
 impl Row {
     /// Every row.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Genesis,
         Self::StoreCurrent,
         Self::StoreBehind,
         Self::StoreMissing,
+        Self::StoreDamaged,
         Self::StoreForeign,
         Self::StoreAhead,
         Self::JournalTooShort,

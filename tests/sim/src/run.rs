@@ -7,7 +7,7 @@ use dovetail_core::time::END_OF_TIME;
 use crate::{
     bugs::Bug,
     faults::{Fault, Plan},
-    history::check_topics,
+    history::{check_topics, revision_number},
     job::{Job, Out, payment},
     kafka::Place,
     workload::{self, AFTERWARDS, BASE},
@@ -138,6 +138,9 @@ impl World {
             if knobs.idle_after.is_none() && last.watermark != watermark {
                 return Err(format!("watermark {} instead of {watermark}", last.watermark));
             }
+            if revision_number(&last.revision)? != self.revision {
+                return Err(format!("{} decides, {} is newer", last.revision, self.revision));
+            }
             let first = history.timers.event.first();
             if first.is_some_and(|timer| timer.time <= last.watermark) {
                 return Err(format!("{first:?} has not fired"));
@@ -188,7 +191,9 @@ impl World {
             return Ok(());
         }
         let expected = payment::offline(&workload::given(&self.writings));
-        let outs = self.histories.iter().flat_map(|history| history.outputs.iter().cloned());
+        let outs = self.histories.iter().flat_map(|history| &history.outputs);
+        let outs =
+            outs.map(|out| Out { value: payment::as_first_revision(&out.value), ..out.clone() });
         let outs: Vec<Out> = outs.collect();
         let found: BTreeSet<Out> = outs.iter().cloned().collect();
         if found.len() != outs.len() {

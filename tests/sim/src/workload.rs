@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use bytes::Bytes;
 use dovetail_core::{key::murmur2_partition, record::Record};
+use serde::{Deserialize, Serialize};
 
 use crate::{
     faults::Knobs,
@@ -16,35 +16,59 @@ pub const BASE: i64 = 1_767_225_600_000;
 /// How far the last records lie behind all others, ms: everything before them is decided.
 pub const AFTERWARDS: i64 = 600_000;
 
-/// One write to a partition of an input.
-#[derive(Debug, Clone)]
-pub enum Write {
-    /// Records without a transaction.
-    Plain(Vec<Record>),
-    /// Records of a transaction that stays open.
-    Open(u64, Vec<Record>),
-    /// The end of a transaction.
-    End(u64, bool),
-}
-
-/// A write, where and when (virtual ms).
-#[derive(Debug, Clone)]
+/// A record that is written to an input, and when (virtual ms).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Writing {
-    /// When.
+    /// When it is written; of one in a transaction, when that ends.
     pub at: i64,
     /// The input.
     pub input: u16,
     /// The partition.
     pub partition: u16,
-    /// What.
-    pub write: Write,
+    /// The key.
+    pub key: String,
+    /// The event time, ms behind [`BASE`].
+    pub time: i64,
+    /// The value.
+    pub value: String,
+    /// The transaction that it is written in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transaction: Option<Transaction>,
 }
 
-/// Everything that is written, in order of time; the last records are written at `last_at`.
+/// A transaction of another program, around one record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Transaction {
+    /// When the record is written; nobody may see it before the transaction ends.
+    pub opened_at: i64,
+    /// Whether it is aborted.
+    pub is_aborted: bool,
+}
+
+impl Writing {
+    /// Returns the record.
+    #[must_use]
+    pub fn record(&self) -> Record {
+        Record {
+            timestamp: Some(BASE + self.time),
+            key: Some(self.key.clone().into()),
+            value: Some(self.value.clone().into()),
+            ..Record::default()
+        }
+    }
+
+    /// Returns whether a reader sees it sooner or later.
+    #[must_use]
+    pub fn is_committed(&self) -> bool {
+        self.transaction.is_none_or(|transaction| !transaction.is_aborted)
+    }
+}
+
+/// Draws what is written, in order of time.
 #[must_use]
-pub fn draw(knobs: &Knobs, last_at: i64, rng: &mut Rng) -> Vec<Writing> {
+pub fn draw(knobs: &Knobs, rng: &mut Rng) -> Vec<Writing> {
     let mut writings = Vec::new();
-    let mut newest = BASE;
+    let mut newest = 0;
     let mut sides = BTreeSet::new();
     let mut at = 0;
     for number in 0..knobs.records {
@@ -61,17 +85,17 @@ pub fn draw(knobs: &Knobs, last_at: i64, rng: &mut Rng) -> Vec<Writing> {
             }
             false => format!("k{}", rng.draw() % knobs.keys),
         };
-        newest = newest.max(BASE + at);
+        newest = newest.max(at);
         let behind = match rng.percent(knobs.late_percent) {
             true => knobs.out_of_orderness + rng.range(1, 6_000),
             false => rng.range(0, knobs.out_of_orderness),
         };
         let value = value(knobs.job, input, &key, number, rng);
         let partition = murmur2_partition(key.as_bytes(), knobs.partitions);
-        let record = record(&key, value, newest - behind);
-        write(&mut writings, knobs, rng, (at, input, partition), record, number);
+        let time = newest - behind;
+        let writing = Writing { at, input, partition, key, time, value, transaction: None };
+        write(&mut writings, knobs, rng, writing);
     }
-    writings.extend(last(knobs, last_at, 1));
     writings.sort_by_key(|writing| writing.at);
     writings
 }
@@ -88,8 +112,8 @@ pub fn last(knobs: &Knobs, at: i64, nth: i64) -> Vec<Writing> {
             (Job::Payment, 0) => payment::order_value(&key, number),
             (Job::Payment, _) => payment::payment_value(number),
         };
-        let record = record(&key, value, BASE + knobs.span + AFTERWARDS * nth);
-        Writing { at, input, partition, write: Write::Plain(vec![record]) }
+        let time = knobs.span + AFTERWARDS * nth;
+        Writing { at, input, partition, key, time, value, transaction: None }
     };
     sources(knobs).map(write).collect()
 }
@@ -98,15 +122,6 @@ pub fn last(knobs: &Knobs, at: i64, nth: i64) -> Vec<Writing> {
 pub fn sources(knobs: &Knobs) -> impl Iterator<Item = (u16, u16)> + use<> {
     let partitions = knobs.partitions;
     (0..2).flat_map(move |input| (0..partitions).map(move |partition| (input, partition)))
-}
-
-fn record(key: &str, value: String, time: i64) -> Record {
-    Record {
-        timestamp: Some(time),
-        key: Some(Bytes::copy_from_slice(key.as_bytes())),
-        value: Some(value.into()),
-        ..Record::default()
-    }
 }
 
 fn value(job: Job, input: u16, key: &str, number: u64, rng: &mut Rng) -> String {
@@ -126,53 +141,30 @@ fn value(job: Job, input: u16, key: &str, number: u64, rng: &mut Rng) -> String 
     }
 }
 
-fn write(
-    writings: &mut Vec<Writing>,
-    knobs: &Knobs,
-    rng: &mut Rng,
-    (at, input, partition): (i64, u16, u16),
-    record: Record,
-    number: u64,
-) {
-    let mut push = |at, write| writings.push(Writing { at, input, partition, write });
+fn write(writings: &mut Vec<Writing>, knobs: &Knobs, rng: &mut Rng, writing: Writing) {
     if !rng.percent(knobs.transactional_percent) {
-        push(at, Write::Plain(vec![record]));
+        writings.push(writing);
         return;
     }
-    let producer = 50_000 + number;
-    let end = (at + rng.range(1, 800)).min(knobs.span + 50);
-    if rng.percent(33) {
-        // What is aborted was a lie.
-        let mut lie = record.clone();
-        lie.key = Some(Bytes::from_static(b"aborted"));
-        push(at.min(end), Write::Open(producer, vec![lie]));
-        push(end, Write::End(producer, false));
-        push(at, Write::Plain(vec![record]));
-    } else {
-        push(at.min(end), Write::Open(producer, vec![record]));
-        push(end, Write::End(producer, true));
+    let opened_at = writing.at;
+    let at = (opened_at + rng.range(1, 800)).min(knobs.span + 50).max(opened_at);
+    let is_aborted = rng.percent(33);
+    if is_aborted {
+        writings.push(writing.clone());
     }
+    // What is aborted was a lie.
+    let key = if is_aborted { "aborted".to_owned() } else { writing.key.clone() };
+    let transaction = Some(Transaction { opened_at, is_aborted });
+    writings.push(Writing { at, key, transaction, ..writing });
 }
 
 /// Returns what is committed of all that is written.
 #[must_use]
 pub fn given(writings: &[Writing]) -> Vec<Given> {
-    let is_committed = |producer: u64| {
-        let end = |writing: &Writing| matches!(writing.write, Write::End(other, true) if other == producer);
-        writings.iter().any(end)
+    let committed = writings.iter().filter(|writing| writing.is_committed());
+    let given = |writing: &Writing| {
+        let (key, value) = (writing.key.clone().into(), writing.value.clone().into());
+        (writing.input, key, BASE + writing.time, value)
     };
-    let mut given = Vec::new();
-    for writing in writings {
-        let records = match &writing.write {
-            Write::Plain(records) => records,
-            Write::Open(producer, records) if is_committed(*producer) => records,
-            Write::Open(..) | Write::End(..) => continue,
-        };
-        given.extend(records.iter().map(|record| {
-            let (key, value) = (record.key.clone(), record.value.clone());
-            let time = record.timestamp.unwrap_or(0);
-            (writing.input, key.unwrap_or_default(), time, value.unwrap_or_default())
-        }));
-    }
-    given
+    committed.map(given).collect()
 }

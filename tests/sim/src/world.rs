@@ -6,31 +6,21 @@
 //!
 //! Invariant: everything that happens is a function of the plan; nothing but its generator draws.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+mod shared;
 
-use bytes::Bytes;
-use dovetail_core::{
-    clock::Clock,
-    epoch::{StoredHead, chunk::Assembler, codec},
-    record::Record,
-    recovery::Plan as Decision,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
+pub use self::shared::{Shared, SimClock, View};
 use crate::{
     bugs::Bug,
-    disk::{self, SharedDisk},
-    faults::{Fault, Knobs, Plan, Point},
-    history::{LaneHistory, Rows},
+    faults::{Fault, FaultKind, Knobs, Plan},
+    history::{LaneHistory, Taken},
     kafka::{Answer, Contents, Follow, Kafka, Place, Request},
-    log::Observed,
-    machine::{Machine, Trap, run_slot},
+    machine::Machine,
     rng::Rng,
-    rows::{Row, row_of},
+    rows::Row,
     trace::Trace,
-    workload::{self, BASE, Write, Writing},
+    workload::{self, Writing},
 };
 
 /// One life of a machine's process.
@@ -51,10 +41,27 @@ pub struct Connection {
 /// What is going to happen.
 #[derive(Debug)]
 pub(crate) enum Event {
-    Arrive { id: u64, machine: usize, request: Request },
-    Reply { id: u64, answer: Answer },
-    Marker { lane: u16, place: Place },
-    TimeOut { lane: u16, epoch: u32 },
+    Arrive {
+        id: u64,
+        machine: usize,
+        request: Request,
+    },
+    Reply {
+        id: u64,
+        answer: Answer,
+    },
+    Marker {
+        lane: u16,
+        place: Place,
+    },
+    TimeOut {
+        lane: u16,
+        epoch: u32,
+    },
+    /// A process notices that the plugin file has changed.
+    Notice(usize, u64),
+    /// The record of a transaction is written.
+    Open(usize),
     Write(usize),
     Fault(usize),
     Start(usize),
@@ -84,6 +91,16 @@ pub struct Counts {
     pub timeouts: u64,
     /// Commits that happened although their answer never arrived.
     pub unknown_commits: u64,
+    /// Requests to end a transaction that were lost in every copy.
+    pub lost_ends: u64,
+    /// Ends of transactions that arrived in a later one.
+    pub held_ends: u64,
+    /// Rows that rotted.
+    pub rotten: u64,
+    /// Epochs that another revision decided than the one before.
+    pub switches: u64,
+    /// Faults by kind.
+    pub faults: BTreeMap<&'static str, u64>,
     /// Acquisitions by row of the decision.
     pub rows: BTreeMap<Row, u64>,
 }
@@ -114,6 +131,10 @@ pub struct World {
     /// How often one last record was written to every source.
     pub(crate) lasts: i64,
     pub(crate) is_calm: bool,
+    /// The number of the revision in the plugin file.
+    pub(crate) revision: u32,
+    /// An end of a transaction that is still in the network.
+    held: Option<(u64, usize, Request)>,
     pub(crate) counts: Counts,
     incarnations: u64,
 }
@@ -132,7 +153,7 @@ fn calm_at(plan: &Plan) -> i64 {
 
 fn lasting(fault: &Fault, knobs: &Knobs) -> i64 {
     match fault.kind {
-        crate::faults::FaultKind::Meddle(_) => 2 * knobs.transaction_timeout + 5_000,
+        FaultKind::Meddle(_) => 2 * knobs.transaction_timeout + 5_000,
         _ => 6_000,
     }
 }
@@ -141,10 +162,11 @@ impl World {
     /// Returns the world of a plan, before anything has happened.
     #[must_use]
     pub fn new(plan: Plan, bug: Option<Bug>, keeps_lines: bool) -> Self {
-        let mut rng = Rng::new(plan.seed ^ 0x5eed);
+        let rng = Rng::new(plan.seed ^ 0x5eed);
         let knobs = &plan.knobs;
         let calm_at = calm_at(&plan);
-        let writings = workload::draw(knobs, calm_at + 1_000, &mut rng.fork());
+        let mut writings = plan.writings.clone();
+        writings.extend(workload::last(knobs, calm_at + 1_000, 1));
         let histories = (0..knobs.lanes).map(|lane| LaneHistory::new(lane, knobs.job)).collect();
         let machines = (0..2).map(|_| Machine::new(knobs.lanes)).collect();
         let mut world = Self {
@@ -169,12 +191,17 @@ impl World {
             only_disks_know: false,
             lasts: 1,
             is_calm: false,
+            revision: 0,
+            held: None,
             counts: Counts::default(),
             incarnations: 0,
             plan,
         };
         world.kafka.prepare_places(&world.plan.knobs);
         for at in 0..world.writings.len() {
+            if let Some(transaction) = world.writings[at].transaction {
+                world.schedule(transaction.opened_at, Event::Open(at));
+            }
             world.schedule(world.writings[at].at, Event::Write(at));
         }
         for at in 0..world.plan.faults.len() {
@@ -246,6 +273,18 @@ impl World {
         self.counts.requests += 1;
         let id = self.next;
         self.waiting.insert(id, true);
+        if matches!(request, Request::End { .. }) {
+            let ends = &mut self.machines[machine].ends;
+            if ends.lost > 0 {
+                ends.lost -= 1;
+                self.counts.lost_ends += u64::from(ends.lost == 0);
+                return id;
+            }
+            if std::mem::take(&mut ends.is_held) {
+                self.held = Some((id, machine, request));
+                return id;
+            }
+        }
         if let Some(delay) = self.travel(machine) {
             connection.arrived_at = connection.arrived_at.max(self.now + delay);
             self.schedule(connection.arrived_at, Event::Arrive { id, machine, request });
@@ -269,6 +308,8 @@ impl World {
                 }
             }
             Event::TimeOut { lane, epoch } => self.time_out(lane, epoch),
+            Event::Notice(machine, incarnation) => self.notice(machine, incarnation),
+            Event::Open(at) => self.open(at),
             Event::Write(at) => self.write(at),
             Event::Fault(at) => self.fault(shared, at),
             Event::Start(machine) => self.start(shared, machine),
@@ -286,17 +327,32 @@ impl World {
     fn arrive(&mut self, id: u64, machine: usize, request: Request) {
         let mut follow = Vec::new();
         let text = summary(&request);
+        self.release(&request);
+        let is_end = matches!(request, Request::End { .. });
         let answer = self.kafka.execute(self.now, request, &mut follow);
         self.note(&format!("m{machine} {text} -> {}", answer.name()));
         self.counts.fenced += u64::from(answer == Answer::Fenced);
         let is_commit = follow.iter().any(|follow| matches!(follow, Follow::Committed(..)));
         self.follow(follow);
-        let is_awaited = self.waiting.contains_key(&id);
+        let ends = &mut self.machines[machine].ends;
+        let is_unanswered = is_end && ends.unanswered > 0;
+        ends.unanswered -= u32::from(is_unanswered);
+        let is_awaited = self.waiting.contains_key(&id) && !is_unanswered;
         match self.travel(machine) {
             Some(delay) if is_awaited => {
                 self.schedule(self.now + delay, Event::Reply { id, answer });
             }
             Some(_) | None => self.counts.unknown_commits += u64::from(is_commit),
+        }
+    }
+
+    /// What was held of an earlier transaction arrives behind a later one's epoch record.
+    fn release(&mut self, request: &Request) {
+        let Request::Produce { lane, place: Place::Journal(_), .. } = request else { return };
+        let is_it = |held: &mut (u64, usize, Request)| matches!(held.2, Request::End { lane: other, .. } if other == *lane);
+        if let Some((id, machine, request)) = self.held.take_if(is_it) {
+            self.counts.held_ends += 1;
+            self.schedule(self.now, Event::Arrive { id, machine, request });
         }
     }
 
@@ -336,8 +392,9 @@ impl World {
     fn committed(&mut self, lane: u16, contents: Contents) {
         let history = &mut self.histories[usize::from(lane)];
         match history.committed(contents, &mut self.kafka) {
-            Ok((epoch, attempt)) => {
+            Ok(Taken { epoch, attempt, is_switch }) => {
                 self.counts.commits += 1;
+                self.counts.switches += u64::from(is_switch);
                 self.note(&format!("lane {lane} epoch {epoch} by {:x}", attempt.0));
             }
             Err(violation) => self.fail(format!("lane {lane}: {violation}")),
@@ -360,13 +417,19 @@ impl World {
 
     fn write(&mut self, at: usize) {
         self.unwritten -= 1;
-        let Writing { input, partition, write, .. } = self.writings[at].clone();
-        let log = self.kafka.log(Place::Input(input, partition));
-        match write {
-            Write::Plain(records) => drop(log.append(None, records)),
-            Write::Open(producer, records) => drop(log.append(Some(producer), records)),
-            Write::End(producer, is_commit) => log.mark(producer, is_commit),
+        let writing = &self.writings[at];
+        let log = self.kafka.log(Place::Input(writing.input, writing.partition));
+        match writing.transaction {
+            None => drop(log.append(None, vec![writing.record()])),
+            Some(transaction) => log.mark(stranger(at), !transaction.is_aborted),
         }
+        self.wake_all(15);
+    }
+
+    fn open(&mut self, at: usize) {
+        let writing = &self.writings[at];
+        let log = self.kafka.log(Place::Input(writing.input, writing.partition));
+        log.append(Some(stranger(at)), vec![writing.record()]);
         self.wake_all(15);
     }
 
@@ -405,6 +468,11 @@ impl World {
     }
 }
 
+/// The producer id of the program that writes this in a transaction.
+fn stranger(at: usize) -> u64 {
+    50_000 + at as u64
+}
+
 fn summary(request: &Request) -> String {
     match request {
         Request::Produce { lane, epoch, place, records, sequence, .. } => {
@@ -415,292 +483,5 @@ fn summary(request: &Request) -> String {
             format!("offsets {lane}.{epoch} {positions:?}")
         }
         other => format!("{other:?}"),
-    }
-}
-
-/// The world, shared by everything that runs in it.
-#[derive(Debug)]
-pub struct Shared {
-    world: Mutex<World>,
-}
-
-/// What a client sees of a partition.
-#[derive(Debug, Clone, Copy)]
-pub struct View {
-    /// The end that it will know when it has asked again.
-    pub end: i64,
-    /// Whether nothing ever follows.
-    pub is_ended: bool,
-}
-
-impl Shared {
-    /// Shares a world.
-    #[must_use]
-    pub fn new(world: World) -> Arc<Self> {
-        Arc::new(Self { world: Mutex::new(world) })
-    }
-
-    /// Returns the world; never held while a process runs.
-    pub fn lock(&self) -> MutexGuard<'_, World> {
-        self.world.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Lets things happen until a time, or until `is_done`.
-    pub fn pump(self: &Arc<Self>, until: i64, is_done: &dyn Fn(&World) -> bool) {
-        loop {
-            let mut world = self.lock();
-            if is_done(&world) || world.is_over() {
-                return;
-            }
-            let event = world.events.first_key_value().map(|((at, _), _)| *at);
-            let slot = world.next_slot();
-            let slot = slot.filter(|slot| event.is_none_or(|event| slot.0 < event));
-            let at = slot.map(|slot| slot.0).or(event).unwrap_or(i64::MAX);
-            if at > until {
-                world.now = world.now.max(until);
-                return;
-            }
-            world.now = world.now.max(at);
-            if let Some((_, machine, lane)) = slot {
-                run_slot(world, self, machine, lane);
-            } else if let Some((_, event)) = world.events.pop_first() {
-                let shared = Arc::clone(self);
-                world.handle(&shared, event);
-                let dead = world.take_dead();
-                drop(world);
-                drop(dead);
-            }
-        }
-    }
-
-    /// Sends a request and waits for its answer; `None` when none came in time.
-    pub fn call(
-        self: &Arc<Self>,
-        process: Process,
-        connection: &mut Connection,
-        request: Request,
-    ) -> Option<Answer> {
-        let (id, until) = {
-            let mut world = self.lock();
-            if !world.is_alive(process) {
-                return None;
-            }
-            let id = world.send(process.machine, connection, request);
-            (id, world.now + world.plan.knobs.request_timeout)
-        };
-        self.pump(until, &|world| world.answers.contains_key(&id) || !world.is_alive(process));
-        self.stand_still(process);
-        let mut world = self.lock();
-        world.waiting.remove(&id);
-        let answer = world.answers.remove(&id);
-        answer.filter(|_| world.is_alive(process))
-    }
-
-    /// Lets time pass for a process that waits.
-    pub fn sleep(self: &Arc<Self>, process: Process, ms: i64) {
-        let until = self.now() + ms;
-        self.pump(until, &|world| !world.is_alive(process));
-        self.stand_still(process);
-    }
-
-    /// Waits while the process is stopped.
-    fn stand_still(self: &Arc<Self>, process: Process) {
-        loop {
-            let until = {
-                let world = self.lock();
-                let until = world.machines[process.machine].paused_until;
-                if until <= world.now || !world.is_alive(process) {
-                    return;
-                }
-                until
-            };
-            self.pump(until, &|world| !world.is_alive(process));
-        }
-    }
-
-    /// A process reaches a point, where it may die or stand still; returns whether it lives on.
-    pub fn point(self: &Arc<Self>, process: Process, point: Point) -> bool {
-        {
-            let mut world = self.lock();
-            if !world.is_alive(process) {
-                return false;
-            }
-            let machine = &mut world.machines[process.machine];
-            match machine.trap {
-                Some(Trap::Crash(at, fate)) if at == point => {
-                    machine.trap = None;
-                    world.note(&format!("m{} dies at {point:?}", process.machine));
-                    world.crash(process.machine, fate, true);
-                }
-                Some(Trap::Pause(at, ms)) if at == point => {
-                    machine.trap = None;
-                    world.note(&format!("m{} stands still at {point:?}", process.machine));
-                    world.pause(process.machine, ms);
-                }
-                Some(_) | None => {}
-            }
-        }
-        self.stand_still(process);
-        self.lock().is_alive(process)
-    }
-
-    /// Returns virtual time, ms.
-    #[must_use]
-    pub fn now(&self) -> i64 {
-        self.lock().now
-    }
-
-    /// Returns the knobs.
-    #[must_use]
-    pub fn knobs(&self) -> Knobs {
-        self.lock().plan.knobs.clone()
-    }
-
-    /// Returns whether a bug is to be simulated.
-    #[must_use]
-    pub fn has(&self, bug: Bug) -> bool {
-        self.lock().bug == Some(bug)
-    }
-
-    /// Returns whether a process lives.
-    #[must_use]
-    pub fn is_alive(&self, process: Process) -> bool {
-        self.lock().is_alive(process)
-    }
-
-    /// Notes a broken rule.
-    pub fn fail(&self, what: &str) {
-        self.lock().fail(what);
-    }
-
-    /// Returns the producer epoch of a lane's transactional id.
-    #[must_use]
-    pub fn epoch_of(&self, lane: u16) -> Option<u32> {
-        self.lock().kafka.epoch_of(lane)
-    }
-
-    /// Returns the journal's end.
-    #[must_use]
-    pub fn journal_end(&self, lane: u16) -> i64 {
-        self.lock().kafka.log(Place::Journal(lane)).end()
-    }
-
-    /// Returns what a client sees of a partition; `None` when it reaches no leader. What it knows
-    /// of the end is brought up to date when its time has come.
-    pub fn view(
-        &self,
-        process: Process,
-        place: Place,
-        refresh_at: &mut i64,
-        seen: &mut i64,
-    ) -> Option<View> {
-        let mut world = self.lock();
-        let now = world.now;
-        let ended = world.plan.knobs.is_bounded && world.is_all_written();
-        let is_cut_off = world.is_cut_off(process.machine);
-        let is_uncommitted = world.bug == Some(Bug::InputReadUncommitted);
-        let delay = world.rng.range(1, 12);
-        let log = world.kafka.log(place);
-        if is_cut_off || log.up_at > now {
-            return None;
-        }
-        let end = if is_uncommitted { log.end() } else { log.stable_end() };
-        if *refresh_at <= now {
-            *seen = end;
-            *refresh_at = now + delay;
-        }
-        Some(View { end, is_ended: ended && end == log.end() })
-    }
-
-    /// Reads records of a partition.
-    #[must_use]
-    pub fn read(&self, place: Place, from: i64, to: i64, is_committed: bool) -> (Vec<Record>, i64) {
-        let mut world = self.lock();
-        let max = world.plan.knobs.fetch_max;
-        world.kafka.log(place).read(from, to, max, is_committed)
-    }
-
-    /// Wakes a lane at a time.
-    pub fn wake(&self, process: Process, lane: u16, at: i64) {
-        let mut world = self.lock();
-        let slots = &mut world.machines[process.machine].slots;
-        if let Some(slot) = slots.get_mut(usize::from(lane)) {
-            slot.hint = Some(slot.hint.map_or(at, |hint| hint.min(at)));
-        }
-    }
-
-    /// Counts the row of the decision that an acquisition has reached.
-    pub fn note_row(&self, observed: &Observed) {
-        let (row, plan) = row_of(&observed.facts());
-        let mut world = self.lock();
-        *world.counts.rows.entry(row).or_default() += 1;
-        let plan = match plan {
-            Decision::Genesis => "genesis".to_owned(),
-            Decision::Resume { target, .. } => format!("resume {}", target.0),
-            Decision::RebuildStore { .. } => "rebuild".to_owned(),
-            Decision::Halt(_) => "halt".to_owned(),
-        };
-        world.note(&format!("{row:?}: {plan}"));
-    }
-
-    /// A store has applied an epoch; returns whether the disk happens to be synced now.
-    pub fn applied(&self, lane: u16, head: &[u8], rows: &Rows) -> bool {
-        let mut world = self.lock();
-        let Ok(head) = codec::decode_stored(&Bytes::copy_from_slice(head)) else {
-            world.fail("a stored head cannot be read");
-            return false;
-        };
-        let history = &world.histories[usize::from(lane)];
-        if let Err(violation) = history.applied(head.record.epoch.0, head.hash, rows) {
-            world.fail(format!("lane {lane}: {violation}"));
-        }
-        let percent = world.plan.knobs.sync_percent;
-        world.rng.percent(percent)
-    }
-
-    /// Does to a stored head what the simulated bug does.
-    pub fn spoil_head(&self, lane: u16, head: &mut StoredHead) {
-        let world = self.lock();
-        disk::spoil(head, world.bug);
-        if world.bug != Some(Bug::EpochNumberOnly) {
-            return;
-        }
-        let epochs = &world.histories[usize::from(lane)].epochs;
-        let at = usize::try_from(head.record.epoch.0).unwrap_or(usize::MAX);
-        if let Some(committed) = epochs.get(at) {
-            head.record = committed.record.clone();
-            head.hash = committed.hash;
-        }
-    }
-
-    /// Applies an epoch that is not committed.
-    pub fn apply_early(&self, process: Process, lane: u16, chunks: &[Vec<u8>]) {
-        let disk: SharedDisk =
-            Arc::clone(&self.lock().machines[process.machine].disks[usize::from(lane)]);
-        let mut assembler = Assembler::default();
-        for chunk in chunks {
-            let Ok(Some(bytes)) = assembler.add(&Bytes::copy_from_slice(chunk)) else { continue };
-            let Ok(epoch) = codec::decode(&bytes) else { continue };
-            let head = StoredHead { record: epoch.record, hash: epoch.hash, journal_next: 0 };
-            let head = codec::encode_stored(&head);
-            let mut disk = disk.lock().unwrap_or_else(PoisonError::into_inner);
-            disk.apply(&epoch.changes, Bytes::copy_from_slice(&head));
-            self.applied(lane, &head, &disk.rows);
-        }
-    }
-}
-
-/// A machine's wall clock.
-pub struct SimClock {
-    /// The world.
-    pub shared: Arc<Shared>,
-    /// The machine.
-    pub machine: usize,
-}
-
-impl Clock for SimClock {
-    fn read(&mut self) -> i64 {
-        let world = self.shared.lock();
-        BASE + world.now + world.machines[self.machine].clock_offset
     }
 }

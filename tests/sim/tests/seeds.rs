@@ -23,7 +23,7 @@ fn expect_sound(seed: u64, outcome: &Outcome) {
 fn every_seed_keeps_every_rule_and_reaches_the_table_of_recovery() {
     let mut rows: BTreeMap<Row, u64> = BTreeMap::new();
     let (mut commits, mut unknown, mut takeovers, mut timeouts) = (0, 0, 0, 0);
-    for seed in 1..=600 {
+    for seed in 1..=2_000 {
         let outcome = run_seed(seed, None);
         expect_sound(seed, &outcome);
         let counts = outcome.counts;

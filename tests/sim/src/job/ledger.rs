@@ -60,10 +60,17 @@ fn parse(value: &[u8]) -> (u8, i64) {
 /// The plugin.
 #[derive(Debug, Default)]
 pub struct Ledger {
+    revision: u32,
     has_failed: bool,
 }
 
 impl Ledger {
+    /// Returns a revision of the plugin: what it emits says which.
+    #[must_use]
+    pub fn new(revision: u32) -> Self {
+        Self { revision, has_failed: false }
+    }
+
     fn count(context: &mut Context) -> Result<i64, ContextError> {
         let count = read(context, COUNT)? + 1;
         context.state_put(COUNT, b"", &count.to_be_bytes())?;
@@ -75,7 +82,8 @@ impl Ledger {
         let record = context.record().cloned().unwrap_or_default();
         let value = record.value.unwrap_or_default();
         let time = record.timestamp.unwrap_or(0);
-        emit(context, 0, &format!("{}#{count}", String::from_utf8_lossy(&value)))?;
+        let text = format!("{}#{count}@{}", String::from_utf8_lossy(&value), self.revision);
+        emit(context, 0, &text)?;
         let (operation, argument) = parse(&value);
         self.operate(context, operation, argument, time)
     }
@@ -124,10 +132,15 @@ impl Ledger {
         }
     }
 
-    fn timer(context: &mut Context, domain: TimerDomain, tag: u64) -> Result<(), ContextError> {
+    fn timer(
+        &self,
+        context: &mut Context,
+        domain: TimerDomain,
+        tag: u64,
+    ) -> Result<(), ContextError> {
         if domain != TimerDomain::Continue {
             let count = Self::count(context)?;
-            return emit(context, 1, &format!("timer {tag}#{count}"));
+            return emit(context, 1, &format!("timer {tag}#{count}@{}", self.revision));
         }
         let left = read(context, LEFT)? - 1;
         emit(context, 0, &format!("left {left}"))?;
@@ -174,7 +187,7 @@ impl MatchFunction for Ledger {
 
     fn on_timer(&mut self, mut context: Box<Context>) -> (Box<Context>, CallResult) {
         let result = match context.current().subject {
-            Subject::Timer { domain, tag, .. } => Self::timer(&mut context, domain, tag),
+            Subject::Timer { domain, tag, .. } => self.timer(&mut context, domain, tag),
             Subject::None | Subject::Record { .. } => Ok(()),
         };
         ended(context, result)
@@ -222,7 +235,8 @@ impl LedgerModel {
         }
         let account = self.accounts.entry((call.partition, call.key.clone())).or_default();
         account.count += 1;
-        let text = format!("{}#{}", String::from_utf8_lossy(value), account.count);
+        let text =
+            format!("{}#{}@{}", String::from_utf8_lossy(value), account.count, call.revision);
         let mut expected = Expected { outputs: vec![out(call, 0, text)], ..Expected::default() };
         let due = timer_of(call, time + argument, ONE);
         match operation {
@@ -286,7 +300,8 @@ impl Model for LedgerModel {
             return Expected { outputs, continues, is_retried: false };
         }
         account.count += 1;
-        let outputs = vec![out(call, 1, format!("timer {tag}#{}", account.count))];
+        let outputs =
+            vec![out(call, 1, format!("timer {tag}#{}@{}", account.count, call.revision))];
         Expected { outputs, ..Expected::default() }
     }
 }

@@ -7,8 +7,25 @@ use bytes::Bytes;
 
 use super::{Call, CallSubject, Expected, Model, Out, TimerSet, timer_of};
 
-/// The plugin's configuration.
-pub const CONFIG: &str = r#"{"within":"3s","result":{"order":"order.id","amount":"order.amount","paid":"payment.paid"}}"#;
+/// Returns the plugin's configuration in a revision: results say which.
+#[must_use]
+pub fn config(revision: u32) -> String {
+    format!(
+        r#"{{"within":"3s","result":{{"order":"order.id","amount":"order.amount","paid_r{revision}":"payment.paid"}}}}"#
+    )
+}
+
+/// Returns a result as revision 0 would have written it.
+#[must_use]
+pub fn as_first_revision(result: &[u8]) -> Bytes {
+    let text = String::from_utf8_lossy(result);
+    match text.split_once("\"paid_r").and_then(|(head, rest)| Some((head, rest.split_once('"')?.1)))
+    {
+        Some((head, rest)) => format!("{head}\"paid_r0\"{rest}").into(),
+        None => Bytes::copy_from_slice(result),
+    }
+}
+
 /// `within` and `before`, ms.
 pub const WITHIN: i64 = 3_000;
 
@@ -38,12 +55,12 @@ fn field<'v>(value: &'v str, name: &str) -> &'v str {
 
 /// Returns the result of an order and the payment that pays it.
 #[must_use]
-pub fn result(order: &[u8], payment: Option<&[u8]>) -> Bytes {
+pub fn result(revision: u32, order: &[u8], payment: Option<&[u8]>) -> Bytes {
     let order = String::from_utf8_lossy(order);
     let payment = payment.map(String::from_utf8_lossy);
     let paid = payment.as_deref().map_or("null", |payment| field(payment, "paid"));
     format!(
-        r#"{{"order":{},"amount":{},"paid":{paid}}}"#,
+        r#"{{"order":{},"amount":{},"paid_r{revision}":{paid}}}"#,
         field(&order, "id"),
         field(&order, "amount")
     )
@@ -105,11 +122,11 @@ impl PaymentModel {
         if let Some((at, payment)) = first {
             waiting.remove(&at);
             step.delete(at.0 + WITHIN, GIVE_UP);
-            step.emit(MAIN, result(value, Some(&payment)));
+            step.emit(MAIN, result(step.call.revision, value, Some(&payment)));
             self.decided(step, deadline);
             self.release(step, i64::MAX);
         } else if deadline <= step.call.watermark {
-            step.emit(MAIN, result(value, None));
+            step.emit(MAIN, result(step.call.revision, value, None));
             self.decided(step, deadline + WITHIN);
             self.release(step, i64::MAX);
         } else {
@@ -124,7 +141,7 @@ impl PaymentModel {
             Some(Decision::Open { time: ordered, value: order })
                 if (ordered - WITHIN..=ordered + WITHIN).contains(&time) =>
             {
-                step.emit(MAIN, result(&order, Some(value)));
+                step.emit(MAIN, result(step.call.revision, &order, Some(value)));
                 step.delete(ordered + WITHIN, DECIDE);
                 self.decided(step, ordered + WITHIN);
             }
@@ -179,7 +196,7 @@ impl Model for PaymentModel {
                 if let Some(Decision::Open { time, value }) =
                     self.orders.get(&Self::place(call)).cloned()
                 {
-                    step.emit(MAIN, result(&value, None));
+                    step.emit(MAIN, result(call.revision, &value, None));
                     self.decided(&mut step, time + WITHIN + WITHIN);
                 }
             }
@@ -206,11 +223,11 @@ pub fn offline(given: &[Given]) -> BTreeSet<Out> {
         };
         match (order, payment) {
             (Some((ordered, order)), Some((paid, payment))) if (ordered - paid).abs() <= WITHIN => {
-                emit(MAIN, result(&order, Some(&payment)));
+                emit(MAIN, result(0, &order, Some(&payment)));
             }
             (order, payment) => {
                 if let Some((_, order)) = order {
-                    emit(MAIN, result(&order, None));
+                    emit(MAIN, result(0, &order, None));
                 }
                 if let Some((_, payment)) = payment {
                     emit(LATE, payment);

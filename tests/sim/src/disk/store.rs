@@ -1,0 +1,231 @@
+//! The store port over a [`Disk`].
+
+use std::{
+    ops::Bound,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use bytes::Bytes;
+use dovetail_core::{
+    epoch::codec,
+    state::{Clocks, ExpiryTable, RowChange, StateSize, StateStore, StoreError, Visit},
+};
+use dovetail_runtime::setup::OpenStore;
+
+use super::{Disk, SharedDisk};
+use crate::{
+    bugs::Bug,
+    faults::Point,
+    log::Observed,
+    rows::Row,
+    world::{Process, Shared},
+};
+
+/// Opens a lane's store for one process.
+pub struct SimStores {
+    /// The simulation.
+    pub shared: Arc<Shared>,
+    /// The process.
+    pub process: Process,
+    /// The lane.
+    pub lane: u16,
+    /// The directory.
+    pub disk: SharedDisk,
+    /// What the acquisition sees.
+    pub observed: Arc<Mutex<Observed>>,
+}
+
+impl OpenStore for SimStores {
+    fn open(&mut self, _: &ExpiryTable) -> Result<Box<dyn StateStore>, StoreError> {
+        let mut disk = lock(&self.disk);
+        if disk.owner != self.process.incarnation {
+            return Err(gone());
+        }
+        if disk.open > 0 {
+            self.shared.fail("a state directory is opened twice");
+        }
+        if disk.damage.is_whole {
+            return Err(StoreError::Corrupt("it cannot be opened".to_owned()));
+        }
+        disk.open += 1;
+        drop(disk);
+        Ok(Box::new(SimStore {
+            shared: Arc::clone(&self.shared),
+            process: self.process,
+            lane: self.lane,
+            disk: Arc::clone(&self.disk),
+            observed: Arc::clone(&self.observed),
+        }))
+    }
+
+    fn set_expiry(&mut self, _: &ExpiryTable) {}
+
+    fn set_aside(&mut self, why: &str) -> Result<(), StoreError> {
+        let mut disk = lock(&self.disk);
+        if disk.owner != self.process.incarnation {
+            return Err(gone());
+        }
+        if disk.open > 0 {
+            self.shared.fail("a state directory is moved aside while it is open");
+        }
+        disk.clear();
+        drop(disk);
+        if why.starts_with("keyed state is damaged") {
+            self.shared.count_row(Row::StoreDamaged);
+        }
+        Ok(())
+    }
+}
+
+/// The store port over a [`Disk`].
+struct SimStore {
+    shared: Arc<Shared>,
+    process: Process,
+    lane: u16,
+    disk: SharedDisk,
+    observed: Arc<Mutex<Observed>>,
+}
+
+impl Drop for SimStore {
+    fn drop(&mut self) {
+        let mut disk = lock(&self.disk);
+        if disk.owner == self.process.incarnation {
+            disk.open = disk.open.saturating_sub(1);
+        }
+    }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn gone() -> StoreError {
+    StoreError::Unavailable("this process is dead".to_owned())
+}
+
+/// Returns bytes of which one has changed.
+fn rotten(value: &Bytes) -> Bytes {
+    let mut bytes = value.to_vec();
+    if let Some(last) = bytes.last_mut() {
+        *last ^= 1;
+    }
+    bytes.into()
+}
+
+impl SimStore {
+    fn readable(&self) -> Result<MutexGuard<'_, Disk>, StoreError> {
+        let mut disk = lock(&self.disk);
+        if disk.owner != self.process.incarnation {
+            return Err(gone());
+        }
+        if disk.unreadable > 0 {
+            disk.unreadable -= 1;
+            return Err(StoreError::Unavailable("an unreadable block".to_owned()));
+        }
+        Ok(disk)
+    }
+
+    /// Applies to the disk and lets the history look at the result.
+    fn put(&self, changes: &[RowChange], head: &[u8]) -> Result<(), StoreError> {
+        let now = self.shared.now();
+        let mut disk = lock(&self.disk);
+        if disk.owner != self.process.incarnation {
+            return Err(gone());
+        }
+        if disk.full_until > now {
+            return Err(StoreError::Unavailable("no space is left on the disk".to_owned()));
+        }
+        disk.apply(changes, Bytes::copy_from_slice(head));
+        let rows = &disk.rows;
+        if self.shared.applied(self.lane, head, rows) {
+            disk.sync();
+        }
+        Ok(())
+    }
+}
+
+impl StateStore for SimStore {
+    fn get(&mut self, row: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        let is_blind = self.shared.has(Bug::RotNotNoticed);
+        let disk = self.readable()?;
+        match disk.check(row) {
+            Err(_) if is_blind => Ok(disk.rows.rows.get(row).map(rotten)),
+            checked => checked.map(|()| disk.rows.rows.get(row).cloned()),
+        }
+    }
+
+    fn scan(&mut self, from: &[u8], to: &[u8], visit: &mut Visit<'_>) -> Result<(), StoreError> {
+        if from >= to {
+            return Ok(());
+        }
+        let range = (Bound::Included(from), Bound::Excluded(to));
+        let is_blind = self.shared.has(Bug::RotNotNoticed);
+        let disk = self.readable()?;
+        for (key, value) in disk.rows.rows.range::<[u8], _>(range) {
+            if !is_blind {
+                disk.check(key)?;
+            }
+            if visit(key, value).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn apply(
+        &mut self,
+        changes: &mut dyn Iterator<Item = (&[u8], Option<&[u8]>)>,
+        head: &[u8],
+        _: Clocks,
+    ) -> Result<(), StoreError> {
+        let copy = |(row, value): (&[u8], Option<&[u8]>)| {
+            (Bytes::copy_from_slice(row), value.map(Bytes::copy_from_slice))
+        };
+        let mut changes: Vec<RowChange> = changes.map(copy).collect();
+        let is_replay = lock(&self.observed).is_acquiring;
+        if is_replay && self.shared.has(Bug::ReplaySkipsChanges) {
+            changes.clear();
+        }
+        self.put(&changes, head)?;
+        match self.shared.point(self.process, Point::Applied) {
+            true => Ok(()),
+            false => Err(gone()),
+        }
+    }
+
+    fn head(&mut self) -> Result<Option<Bytes>, StoreError> {
+        let head = self.readable()?.head.clone();
+        {
+            let mut observed = lock(&self.observed);
+            (observed.reads, observed.last) = (0, None);
+        }
+        let Some(bytes) = head else {
+            lock(&self.observed).stored = None;
+            return Ok(None);
+        };
+        let mut head =
+            codec::decode_stored(&bytes).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        self.shared.spoil_head(self.lane, &mut head);
+        lock(&self.observed).stored = Some(head.clone());
+        Ok(Some(codec::encode_stored(&head).into()))
+    }
+
+    fn flush(&mut self) -> Result<(), StoreError> {
+        lock(&self.disk).sync();
+        Ok(())
+    }
+
+    fn size(&self) -> StateSize {
+        StateSize { rows: lock(&self.disk).rows.rows.len() as u64, bytes: 0 }
+    }
+
+    fn clear(&mut self) -> Result<(), StoreError> {
+        self.shared.note_row(&lock(&self.observed));
+        let mut disk = lock(&self.disk);
+        if disk.owner != self.process.incarnation {
+            return Err(gone());
+        }
+        disk.clear();
+        Ok(())
+    }
+}

@@ -1,0 +1,79 @@
+//! The knobs of one run: the shape of the pipeline, of its inputs and of the world around it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{job::Job, rng::Rng};
+
+/// The knobs of one run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Knobs {
+    /// Which job.
+    pub job: Job,
+    /// Lanes.
+    pub lanes: u16,
+    /// Partitions of each input.
+    pub partitions: u16,
+    /// Different keys.
+    pub keys: u64,
+    /// Records of both inputs together.
+    pub records: u64,
+    /// How long records keep coming, ms.
+    pub span: i64,
+    /// How far records are out of order, ms.
+    pub out_of_orderness: i64,
+    /// Percent of records that are behind even that.
+    pub late_percent: u32,
+    /// When a source is idle, ms.
+    pub idle_after: Option<i64>,
+    /// How long a lane waits for an unknown partition, ms.
+    pub wait_for_input: i64,
+    /// Ends an epoch, ms.
+    pub commit_every: i64,
+    /// Ends an epoch, records.
+    pub commit_records: u32,
+    /// Percent of records that are written in transactions, a third of them aborted.
+    pub transactional_percent: u32,
+    /// Whether the inputs end.
+    pub is_bounded: bool,
+    /// Whether keys have at most one order and one payment.
+    pub is_tidy: bool,
+    /// The brokers' transaction timeout, ms.
+    pub transaction_timeout: i64,
+    /// How long a request is waited for, ms.
+    pub request_timeout: i64,
+    /// Records per fetch at most.
+    pub fetch_max: usize,
+    /// Percent of applied epochs after which the disk is synced.
+    pub sync_percent: u32,
+}
+
+impl Knobs {
+    /// Draws knobs.
+    pub fn draw(rng: &mut Rng) -> Self {
+        let lanes = u16::try_from(rng.range(1, 2)).unwrap_or(1);
+        let partitions = lanes + u16::try_from(rng.range(0, 2)).unwrap_or(0);
+        let job = rng.pick(&[Job::Payment, Job::Ledger]);
+        let is_tidy = rng.percent(60);
+        Self {
+            job,
+            lanes,
+            partitions,
+            keys: rng.range(2, 25).cast_unsigned(),
+            records: rng.range(20, 160).cast_unsigned(),
+            span: rng.range(2_000, 12_000),
+            out_of_orderness: rng.pick(&[0, 100, 700, 2_000]),
+            late_percent: rng.pick(&[0, 0, 0, 5, 20]),
+            idle_after: rng.pick(&[None, None, None, Some(300), Some(1_500)]),
+            wait_for_input: rng.pick(&[200, 2_000, 10_000]),
+            commit_every: rng.pick(&[20, 50, 100, 100, 300, 1_000]),
+            commit_records: rng.pick(&[1, 2, 3, 7, 50, 1_000]),
+            transactional_percent: rng.pick(&[0, 0, 20, 60]),
+            is_bounded: rng.percent(25),
+            is_tidy,
+            transaction_timeout: rng.pick(&[1_500, 4_000, 10_000]),
+            request_timeout: rng.pick(&[100, 300, 1_000]),
+            fetch_max: rng.pick(&[1, 5, 50, 500]),
+            sync_percent: rng.pick(&[0, 10, 50, 100]),
+        }
+    }
+}

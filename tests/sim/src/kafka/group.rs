@@ -1,0 +1,46 @@
+//! The committed offsets of a group: visible once the marker of their transaction is written.
+
+use std::collections::BTreeMap;
+
+/// What a commit of offsets says of one partition: input, partition, position, metadata.
+pub type OffsetEntry = ((u16, u16), i64, String);
+
+/// The offsets of the group.
+#[derive(Debug, Default)]
+pub struct Group {
+    /// What is committed.
+    pub committed: BTreeMap<(u16, u16), (i64, String)>,
+    pub(super) pending: BTreeMap<u64, Vec<OffsetEntry>>,
+    /// Committed, but not in the coordinator's cache until it loads again (the broker's
+    /// KAFKA-17507).
+    unseen: Vec<OffsetEntry>,
+    /// The next marker meets that defect.
+    pub goes_stale: bool,
+}
+
+impl Group {
+    pub(super) fn mark(&mut self, producer: u64, is_commit: bool) {
+        let Some(offsets) = self.pending.remove(&producer) else { return };
+        if !is_commit {
+            return;
+        }
+        if std::mem::take(&mut self.goes_stale) && self.unseen.is_empty() {
+            self.unseen.extend(offsets);
+            return;
+        }
+        self.unseen.retain(|(source, ..)| offsets.iter().all(|(other, ..)| other != source));
+        self.committed.extend(offsets.into_iter().map(|(source, at, text)| (source, (at, text))));
+    }
+
+    /// The coordinator loads its partition again.
+    pub fn reload(&mut self) {
+        let unseen = std::mem::take(&mut self.unseen);
+        self.committed.extend(unseen.into_iter().map(|(source, at, text)| (source, (at, text))));
+    }
+
+    /// Forgets everything that is committed.
+    pub fn forget(&mut self) {
+        self.unseen.clear();
+        self.committed.clear();
+    }
+}
