@@ -64,7 +64,9 @@ pub struct Context {
     call: CallUse,
     /// A store failure inside a call: the lane stops, whatever the guest made of it.
     store_failure: Option<StoreError>,
+    /// The row key at hand, and the value being written; kept for their memory.
     row: Vec<u8>,
+    value: Vec<u8>,
 }
 
 /// What the current call has used, and where it began.
@@ -136,6 +138,7 @@ impl Context {
             late_output: parts.late_output,
             store_failure: None,
             row: Vec::new(),
+            value: Vec::new(),
         }
     }
 
@@ -172,6 +175,16 @@ impl Context {
         self.outputs.undo_to(self.call.start);
         self.telemetry.undo_call();
         self.call = CallUse::from(self.call.start);
+    }
+
+    /// Forgets what the open epoch changed and emitted, and returns what it logged and measured.
+    /// The lane ends every epoch so once it is applied; so do benchmarks that need no store.
+    pub fn end_epoch(&mut self) -> telemetry::Telemetry {
+        self.overlay.clear();
+        self.event_timers.clear_changes();
+        self.processing_timers.clear_changes();
+        self.outputs.clear();
+        std::mem::take(&mut self.telemetry)
     }
 
     /// Returns the tag of the continuation that the call asked for.

@@ -36,7 +36,9 @@ fn encoded_row(number: u64, entry: &[u8]) -> Vec<u8> {
 
 fn encoded_value(number: u64) -> Vec<u8> {
     let payload = [&number.to_be_bytes()[..], &[7; 20]].concat();
-    row::Value { schema_version: 1, stamp: Some(0), payload: &payload }.encode().to_vec()
+    let mut encoded = Vec::new();
+    row::Value { schema_version: 1, stamp: Some(0), payload: &payload }.encode(&mut encoded);
+    encoded
 }
 
 fn open(path: &Path, budget: MemoryBudget) -> RocksStore {

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes};
 
 use super::{Context, ContextError};
 use crate::{
@@ -44,7 +44,7 @@ impl Context {
             Some(value) => Ok(value.cloned()),
             None => self.store.get(&self.row),
         };
-        let Some(value) = found.map_err(|error| self.fail_store(error))? else {
+        let Some(mut value) = found.map_err(|error| self.fail_store(error))? else {
             return Ok(None);
         };
         let Some(parsed) = row::parse_value(&value) else {
@@ -54,12 +54,13 @@ impl Context {
         if self.is_expired(parsed.stamp, state.expiry) {
             return Ok(None);
         }
-        let payload = value.slice(row::payload_offset(&value)..);
+        let stamp = parsed.stamp;
+        value.advance(row::payload_offset(&value));
         let refreshes = state.expiry.is_some_and(|expiry| expiry.refresh_on_read);
-        if refreshes && parsed.stamp != self.stamp(state.expiry) {
-            self.write_row(state, &payload)?;
+        if refreshes && stamp != self.stamp(state.expiry) {
+            self.write_row(state, &value)?;
         }
-        Ok(Some(payload))
+        Ok(Some(value))
     }
 
     /// Writes a value of the current key.
@@ -325,7 +326,8 @@ impl Context {
         self.charge(self.row.len() + payload.len())?;
         let stamp = self.stamp(state.expiry);
         let value = row::Value { schema_version: state.schema_version, stamp, payload };
-        self.overlay.put(&self.row, Some(value.encode()), state.is_map);
+        value.encode(&mut self.value);
+        self.overlay.put(&self.row, Some(&self.value), state.is_map);
         Ok(())
     }
 

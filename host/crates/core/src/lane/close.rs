@@ -197,11 +197,7 @@ impl Lane {
                 Target::DeadLetters => {}
             }
         }
-        context.overlay.clear();
-        context.event_timers.clear_changes();
-        context.processing_timers.clear_changes();
-        context.outputs.clear();
-        let telemetry = std::mem::take(&mut context.telemetry);
+        let telemetry = context.end_epoch();
         report.metrics = telemetry.updates();
         report.log_lines = telemetry.lines;
         report.log_lines_dropped = telemetry.lines_dropped;

@@ -11,12 +11,15 @@ use std::{
     ops::{Bound, ControlFlow},
 };
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use std::hash::BuildHasher;
 
 use super::{StateStore, StoreError, Visit};
+
+/// Bytes of rows are kept in pieces of this size: one allocation serves hundreds of rows.
+const PIECE_BYTES: usize = 64 << 10;
 
 #[derive(Debug)]
 struct Row {
@@ -40,6 +43,8 @@ pub struct Overlay {
     table: HashTable<u32>,
     /// Rows that range scans can meet, in key order.
     ordered: BTreeMap<Bytes, u32>,
+    /// What is left of the piece that keys and values are kept in.
+    piece: BytesMut,
     undo: Vec<Undo>,
     size_bytes: usize,
     size_bytes_before_call: usize,
@@ -60,9 +65,10 @@ impl Overlay {
     }
 
     /// Changes a row; `ordered` rows take part in range scans.
-    pub fn put(&mut self, row: &[u8], value: Option<Bytes>, ordered: bool) {
-        self.size_bytes += row.len() + value.as_ref().map_or(0, Bytes::len);
-        let Self { rows, table, hasher, undo, .. } = self;
+    pub fn put(&mut self, row: &[u8], value: Option<&[u8]>, ordered: bool) {
+        self.size_bytes += row.len() + value.map_or(0, <[u8]>::len);
+        let Self { rows, table, hasher, undo, piece, .. } = self;
+        let value = value.map(|value| keep(piece, value));
         let hash = hasher.hash_one(row);
         if let Some(at) = table.find(hash, |at| rows[*at as usize].key == row).copied() {
             let before = std::mem::replace(&mut rows[at as usize].value, value);
@@ -70,7 +76,7 @@ impl Overlay {
             return;
         }
         let at = u32::try_from(rows.len()).expect("an epoch has fewer than 2^32 rows");
-        let key = Bytes::copy_from_slice(row);
+        let key = keep(piece, row);
         if ordered {
             self.ordered.insert(key.clone(), at);
         }
@@ -184,6 +190,15 @@ impl Overlay {
     }
 }
 
+/// Copies bytes to where many of them lie together.
+fn keep(piece: &mut BytesMut, bytes: &[u8]) -> Bytes {
+    if piece.capacity() < bytes.len() {
+        *piece = BytesMut::with_capacity(PIECE_BYTES.max(bytes.len()));
+    }
+    piece.extend_from_slice(bytes);
+    piece.split().freeze()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -213,10 +228,10 @@ mod tests {
         let clocks = Clocks { watermark: 0, processing_time: 0 };
         store.apply(&mut rows.into_iter(), b"", clocks).unwrap();
         let mut overlay = Overlay::default();
-        overlay.put(b"a", Some(bytes("x")), true);
+        overlay.put(b"a", Some(b"x"), true);
         overlay.put(b"d", None, true);
-        overlay.put(b"f", Some(bytes("y")), true);
-        overlay.put(b"g", Some(bytes("z")), true);
+        overlay.put(b"f", Some(b"y"), true);
+        overlay.put(b"g", Some(b"z"), true);
         let expected = [("a", "x"), ("b", "1"), ("f", "y"), ("g", "z")];
         let expected: Vec<_> =
             expected.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
@@ -226,18 +241,18 @@ mod tests {
     #[test]
     fn undo_leaves_exactly_what_stood_before_the_call() {
         let mut overlay = Overlay::default();
-        overlay.put(b"a", Some(bytes("1")), true);
+        overlay.put(b"a", Some(b"1"), true);
         overlay.begin_call();
         overlay.put(b"a", None, true);
-        overlay.put(b"a", Some(bytes("2")), true);
-        overlay.put(b"b", Some(bytes("3")), true);
+        overlay.put(b"a", Some(b"2"), true);
+        overlay.put(b"b", Some(b"3"), true);
         overlay.put(b"b", None, true);
         overlay.undo_call();
         assert_eq!(overlay.get(b"a"), Some(Some(&bytes("1"))));
         assert_eq!(overlay.get(b"b"), None);
         assert_eq!(overlay.changes().count(), 1);
         overlay.begin_call();
-        overlay.put(b"b", Some(bytes("4")), true);
+        overlay.put(b"b", Some(b"4"), true);
         assert_eq!(overlay.get(b"b"), Some(Some(&bytes("4"))));
     }
 }

@@ -13,7 +13,7 @@
 //!
 //! Invariant: comparing encoded keys as bytes equals comparing their fields in the order shown.
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 
 use super::StateId;
 use crate::{key::Key, record::Partition, time::EventTime};
@@ -131,18 +131,16 @@ pub struct Value<'a> {
 }
 
 impl Value<'_> {
-    /// Returns the encoded value.
-    #[must_use]
-    pub fn encode(&self) -> Bytes {
-        let mut bytes = Vec::with_capacity(12 + self.payload.len());
-        bytes.push(VALUE_FORMAT);
-        bytes.push(if self.stamp.is_some() { FLAG_STAMP } else { 0 });
-        bytes.extend_from_slice(&self.schema_version.to_be_bytes());
+    /// Writes the encoded value into `into`, replacing what was there.
+    pub fn encode(&self, into: &mut Vec<u8>) {
+        into.clear();
+        into.push(VALUE_FORMAT);
+        into.push(if self.stamp.is_some() { FLAG_STAMP } else { 0 });
+        into.extend_from_slice(&self.schema_version.to_be_bytes());
         if let Some(stamp) = self.stamp {
-            bytes.extend_from_slice(&stamp.to_be_bytes());
+            into.extend_from_slice(&stamp.to_be_bytes());
         }
-        bytes.extend_from_slice(self.payload);
-        bytes.into()
+        into.extend_from_slice(self.payload);
     }
 }
 

@@ -26,7 +26,9 @@ fn entry(state: StateId, key: &str, stamp: i64) -> (Vec<u8>, Option<Vec<u8>>) {
     let mut row = Vec::new();
     state_row(Partition(0), &Key::new(key.as_bytes().to_vec()), state, b"", &mut row);
     let value = Value { schema_version: 1, stamp: Some(stamp), payload: key.as_bytes() };
-    (row, Some(value.encode().to_vec()))
+    let mut encoded = Vec::new();
+    value.encode(&mut encoded);
+    (row, Some(encoded))
 }
 
 fn timer() -> (Vec<u8>, Option<Vec<u8>>) {
