@@ -28,7 +28,7 @@ conformance: ## the conformance cases; CASES=FILE for one of any place
 	@. scripts/env && cargo build --release --workspace --bin conformance && \
 		"$$CARGO_TARGET_DIR/release/conformance" $(CASES)
 
-bench: ## the benchmark workload on a real broker, and the small benchmarks
+bench: ## the benchmark workload on a real broker, and the small benchmarks; ROWS=latency for some
 	@scripts/setup test
 	@scripts/bench
 

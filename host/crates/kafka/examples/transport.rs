@@ -1,7 +1,7 @@
 //! Our transport alone: what the host could do if a join cost nothing.
 //!
-//! `transport BOOTSTRAP DIM BEH OUT MARK [follow]` reads two topics in lanes, writes one 170-byte
-//! record and 100 bytes of journal per record and commits every 100 ms, exactly once. MARK is
+//! `transport BOOTSTRAP DIM BEH OUT MARK [follow [MS]]` reads two topics in lanes, writes one 170-byte
+//! record and 100 bytes of journal per record and commits every MS (100) ms, exactly once. MARK is
 //! written at the first record: "epoch-ms cpu-seconds". Without `follow` it ends when every
 //! partition is at its end and prints one JSON line; with it, it runs until it is ended.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "standard output is the result")]
@@ -35,7 +35,7 @@ use dovetail_kafka::{
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-const COMMIT_EVERY: Duration = Duration::from_millis(100);
+const COMMIT_EVERY_MS: u64 = 100;
 const RECORDS_PER_EPOCH_MAX: usize = 50_000;
 const OUTPUT_BYTES: usize = 170;
 const JOURNAL_BYTES_PER_RECORD: usize = 100;
@@ -45,11 +45,16 @@ const PREFETCH_BYTES: usize = 64 << 20;
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [brokers, dim, beh, out, mark, rest @ ..] = arguments.as_slice() else {
-        eprintln!("usage: transport BOOTSTRAP DIM BEH OUT MARK [follow]");
+        eprintln!("usage: transport BOOTSTRAP DIM BEH OUT MARK [follow [MS]]");
         return ExitCode::from(2);
     };
     let follow = rest.first().is_some_and(|word| word == "follow");
-    match run(brokers, [dim, beh], out, mark, follow) {
+    let every = rest.get(1).map_or(Ok(COMMIT_EVERY_MS), |text| text.parse());
+    let Ok(every) = every.map(Duration::from_millis) else {
+        eprintln!("MS should be a number of milliseconds");
+        return ExitCode::from(2);
+    };
+    match run(brokers, [dim, beh], out, mark, (follow, every)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");
@@ -63,7 +68,7 @@ fn run(
     inputs: [&str; 2],
     output: &str,
     mark: &str,
-    follow: bool,
+    (follow, every): (bool, Duration),
 ) -> Result<(), Failure> {
     let connection = Connection { brokers: brokers.to_owned(), ..Connection::default() };
     let cluster = Cluster::connect(&connection)?;
@@ -96,7 +101,7 @@ fn run(
     let results: Result<Vec<Totals>, Failure> = thread::scope(|scope| {
         let run_lane = |lane| {
             let (first, options) = (&first, options(lane));
-            scope.spawn(move || Lane::new(options)?.run(first, follow))
+            scope.spawn(move || Lane::new(options)?.run(first, follow, every))
         };
         let threads: Vec<_> = (0..lanes).map(run_lane).collect();
         threads.into_iter().map(|lane| lane.join().map_err(|_panic| "a lane panicked")?).collect()
@@ -163,9 +168,9 @@ impl Lane {
         Ok(Self { log, positions, is_at_end, outputs, epoch: 0, totals })
     }
 
-    fn run(mut self, first: &First<'_>, follow: bool) -> Result<Totals, Failure> {
+    fn run(mut self, first: &First<'_>, follow: bool, every: Duration) -> Result<Totals, Failure> {
         let wanted = vec![true; self.positions.len()];
-        let mut due = Instant::now() + COMMIT_EVERY;
+        let mut due = Instant::now() + every;
         loop {
             let left = due.saturating_duration_since(Instant::now());
             self.log.wait(left);
@@ -180,7 +185,7 @@ impl Lane {
                 self.commit()?;
             }
             if is_due {
-                due = Instant::now() + COMMIT_EVERY;
+                due = Instant::now() + every;
             }
             if is_finished {
                 return Ok(self.totals);
