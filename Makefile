@@ -32,8 +32,8 @@ bench: ## the benchmark workload on a real broker, and the small benchmarks; ROW
 	@scripts/setup test
 	@scripts/bench
 
-sim: ## fresh seeds of the simulator; SECONDS=60, or SEED=N, ITERATIONS=N, FAULTS=0,2 TRACE=1
+sim: ## fresh seeds of the simulator: SECONDS=60, or SEEDS=N; SEED=N or CASE=FILE with TRACE=1
 	@. scripts/env && cargo build --release --workspace --bin sim && \
 		"$$CARGO_TARGET_DIR/release/sim" $(if $(SEED),--seed $(SEED)) \
-		$(if $(ITERATIONS),--iterations $(ITERATIONS)) $(if $(SECONDS),--seconds $(SECONDS)) \
-		$(if $(filter undefined,$(origin FAULTS)),,--faults "$(FAULTS)") $(if $(TRACE),--trace)
+		$(if $(SEEDS),--seeds $(SEEDS)) $(if $(SECONDS),--seconds $(SECONDS)) \
+		$(if $(CASE),--case $(CASE)) $(if $(BUG),--bug $(BUG)) $(if $(TRACE),--trace)

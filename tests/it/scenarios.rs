@@ -58,6 +58,15 @@ fn known_pains_of_joins_are_none_here() {
 }
 
 #[test]
+fn cases_that_the_simulator_keeps_can_be_played_without_its_faults() {
+    let native = native::<order_payment::OrderPayment>();
+    let engine = Engine { native: Some(native), on_disk: false };
+    let outcome = played("tests/sim/regressions/payment", engine);
+    let (passed, failed) = outcome.passed_and_failed();
+    assert!(passed >= 10 && failed == 0, "{}", outcome.to_text());
+}
+
+#[test]
 fn p46_a_misbehaving_guest_costs_one_record_each_time() {
     for on_disk in [false, true] {
         let outcome = played("tests/scenarios/guests", Engine { native: None, on_disk });

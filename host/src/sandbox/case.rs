@@ -175,7 +175,8 @@ impl Reader {
     }
 
     fn case(&mut self, node: &Node, folder: &Path) -> Case {
-        self.only(node, &["name", "pipeline", "base", "partitions", "steps"]);
+        // What stands under `sim` is the simulator's: cases that it prints can be played here.
+        self.only(node, &["name", "pipeline", "base", "partitions", "sim", "steps"]);
         self.base = BASE_DEFAULT;
         if let Some(base) = node.get("base") {
             match units::date_ms(&text_of(base)) {

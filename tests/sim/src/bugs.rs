@@ -1,8 +1,11 @@
 //! Deliberate bugs: each breaks one rule of the protocol in the ports or the plugin, and must be
 //! caught. They show that the simulator has teeth.
 
+use serde::Deserialize;
+
 /// A deliberate bug.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Bug {
     /// State is applied before the commit.
     ApplyBeforeCommit,

@@ -8,6 +8,7 @@
 //! May not know: librdkafka, RocksDB, Wasm; those are tested against the ports they implement.
 
 pub mod bugs;
+pub mod case;
 pub mod disk;
 pub mod faults;
 pub mod history;
@@ -19,6 +20,7 @@ mod mishap;
 pub mod rng;
 pub mod rows;
 pub mod run;
+pub mod shrink;
 pub mod trace;
 pub mod workload;
 pub mod world;

@@ -1,30 +1,42 @@
 //! Runs seeds of the simulator, fresh ones for as long as asked.
 //!
-//! `sim [--seed N] [--iterations N] [--seconds N] [--trace] [--faults 0,2,5]`: without a seed they
-//! begin at the wall clock's. A failing seed is shrunk, and the run ends with exit code 1.
+//! `sim [--seed N] [--seeds N] [--seconds N] [--case FILE] [--bug NAME] [--trace]`: without a seed
+//! they begin at the wall clock's. A failing seed is shrunk, printed as a case, and the run ends
+//! with exit code 1. A case is played as it stands. `--bug` plays with a deliberate bug.
 #![expect(clippy::print_stdout, reason = "its output is what it is for")]
 
 use std::{
     collections::BTreeMap,
+    fs,
+    num::NonZero,
+    path::{Path, PathBuf},
     process::ExitCode,
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
     time::{Duration, Instant},
 };
 
 use dovetail_core::clock::Clock;
 use dovetail_runtime::clock::SystemClock;
 use dovetail_sim::{
-    faults::{Fault, Plan},
+    bugs::Bug,
+    case,
+    faults::Plan,
     rows::Row,
-    run::{Outcome, run, shrink},
+    run::{Outcome, run},
+    shrink,
 };
+
+const USAGE: &str = "sim [--seed N] [--seeds N] [--seconds N] [--case FILE] [--bug NAME] [--trace]";
 
 #[derive(Default)]
 struct Arguments {
     seed: Option<u64>,
-    iterations: Option<u64>,
+    seeds: Option<u64>,
     seconds: Option<u64>,
+    case: Option<PathBuf>,
+    bug: Option<Bug>,
     keeps_lines: bool,
-    faults: Option<Vec<usize>>,
 }
 
 fn arguments() -> Option<Arguments> {
@@ -33,14 +45,11 @@ fn arguments() -> Option<Arguments> {
     while let Some(word) = words.next() {
         match word.as_str() {
             "--seed" => arguments.seed = Some(words.next()?.parse().ok()?),
-            "--iterations" => arguments.iterations = Some(words.next()?.parse().ok()?),
+            "--seeds" => arguments.seeds = Some(words.next()?.parse().ok()?),
             "--seconds" => arguments.seconds = Some(words.next()?.parse().ok()?),
+            "--case" => arguments.case = Some(words.next()?.into()),
+            "--bug" => arguments.bug = Some(case::bug(&words.next()?)?),
             "--trace" => arguments.keeps_lines = true,
-            "--faults" => {
-                let list = words.next()?;
-                let places = list.split(',').filter(|place| !place.is_empty());
-                arguments.faults = Some(places.map(str::parse).collect::<Result<_, _>>().ok()?);
-            }
             _ => return None,
         }
     }
@@ -59,6 +68,7 @@ struct Sum {
     counts: BTreeMap<&'static str, u64>,
     faults: BTreeMap<&'static str, u64>,
     rows: BTreeMap<Row, u64>,
+    failed: Option<(Plan, String)>,
 }
 
 impl Sum {
@@ -94,6 +104,26 @@ impl Sum {
         }
     }
 
+    fn with(mut self, other: Self) -> Self {
+        self.runs += other.runs;
+        self.halted += other.halted;
+        self.events += other.events;
+        self.virtual_ms += other.virtual_ms;
+        self.records += other.records;
+        self.timers += other.timers;
+        for (name, count) in other.counts {
+            *self.counts.entry(name).or_default() += count;
+        }
+        for (fault, count) in other.faults {
+            *self.faults.entry(fault).or_default() += count;
+        }
+        for (row, count) in other.rows {
+            *self.rows.entry(row).or_default() += count;
+        }
+        self.failed = self.failed.or(other.failed);
+        self
+    }
+
     fn print(&self, took: Duration) {
         println!(
             "{} seeds in {:.1} s ({:.0}/s), {} halted as they had to; {} records, {} timers, {} \
@@ -121,58 +151,87 @@ impl Sum {
     }
 }
 
-fn report(plan: &Plan, outcome: &Outcome) {
-    println!("seed {} fails: {}", plan.seed, outcome.violation.as_deref().unwrap_or(""));
-    println!("{:#?}", plan.knobs);
-    let left = shrink(plan, None);
-    println!("{} of {} faults are needed:", left.len(), plan.faults.len());
-    let mut places = Vec::new();
-    for (place, fault) in plan.faults.iter().enumerate() {
-        if left.contains(fault) {
-            println!("  {place}: {} ms {:?}", fault.at, fault.kind);
-            places.push(place.to_string());
-        }
-    }
-    println!("replay: make sim SEED={} FAULTS={} TRACE=1", plan.seed, places.join(","));
-}
-
-fn plan_of(seed: u64, faults: Option<&Vec<usize>>) -> Plan {
-    let mut plan = Plan::draw(seed);
-    if let Some(places) = faults {
-        let kept: Vec<Fault> =
-            places.iter().filter_map(|place| plan.faults.get(*place).copied()).collect();
-        plan.faults = kept;
-    }
-    plan
-}
-
-fn main() -> ExitCode {
-    let Some(arguments) = arguments() else {
-        println!("sim [--seed N] [--iterations N] [--seconds N] [--trace] [--faults 0,2,5]");
-        return ExitCode::from(64);
-    };
-    let first = arguments.seed.unwrap_or_else(|| SystemClock.read().unsigned_abs());
-    let one = u64::from(arguments.seed.is_some());
-    let seconds = arguments.seconds.unwrap_or(if one == 1 { 0 } else { 30 });
-    let iterations = arguments.iterations.or((seconds == 0).then_some(1)).unwrap_or(u64::MAX);
-    println!("seeds from {first}");
-    let (mut sum, begun) = (Sum::default(), Instant::now());
-    for seed in first..first.saturating_add(iterations) {
-        if arguments.iterations.is_none() && seconds > 0 && begun.elapsed().as_secs() >= seconds {
+/// Runs seeds from `next` on, until there are no more, time is over, or one has failed.
+fn run_seeds(arguments: &Arguments, next: &AtomicU64, end: u64, until: Option<Instant>) -> Sum {
+    let mut sum = Sum::default();
+    while until.is_none_or(|until| Instant::now() < until) {
+        let seed = next.fetch_add(1, Ordering::Relaxed);
+        if seed >= end {
             break;
         }
-        let plan = plan_of(seed, arguments.faults.as_ref());
-        let outcome = run(plan.clone(), None, arguments.keeps_lines);
+        let plan = Plan::draw(seed);
+        let outcome = run(plan.clone(), arguments.bug, arguments.keeps_lines);
         for line in &outcome.lines {
             println!("{line}");
         }
         sum.add(&outcome);
-        if outcome.violation.is_some() {
-            report(&plan, &outcome);
-            sum.print(begun.elapsed());
-            return ExitCode::FAILURE;
+        if let Some(violation) = outcome.violation {
+            next.store(end, Ordering::Relaxed);
+            sum.failed = Some((plan, violation));
+            break;
         }
     }
+    sum
+}
+
+/// Plays one case; returns whether it keeps every rule.
+fn play(path: &Path, arguments: &Arguments) -> Result<bool, String> {
+    let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let outcome = run(case::parse(&text)?, arguments.bug, arguments.keeps_lines);
+    for line in &outcome.lines {
+        println!("{line}");
+    }
+    match (&outcome.violation, &outcome.halted) {
+        (Some(violation), _) => println!("it fails: {violation}"),
+        (None, Some(halted)) => println!("it stops as it must: {halted}"),
+        (None, None) => println!("it keeps every rule"),
+    }
+    Ok(outcome.violation.is_none())
+}
+
+fn fresh(arguments: &Arguments) -> Result<bool, String> {
+    let first = arguments.seed.unwrap_or_else(|| SystemClock.read().unsigned_abs());
+    let seconds = arguments.seconds.or(match (arguments.seed, arguments.seeds) {
+        (None, None) => Some(60),
+        _ => None,
+    });
+    let seeds = arguments.seeds.unwrap_or(if seconds.is_some() { u64::MAX } else { 1 });
+    println!("seeds from {first}");
+    let (begun, next) = (Instant::now(), AtomicU64::new(first));
+    let until = seconds.map(|seconds| begun + Duration::from_secs(seconds));
+    let end = first.saturating_add(seeds);
+    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    let sums: Vec<Sum> = thread::scope(|scope| {
+        let started: Vec<_> =
+            (0..threads).map(|_| scope.spawn(|| run_seeds(arguments, &next, end, until))).collect();
+        started.into_iter().filter_map(|thread| thread.join().ok()).collect()
+    });
+    if sums.len() < threads {
+        return Err("a thread has panicked".to_owned());
+    }
+    let sum = sums.into_iter().fold(Sum::default(), Sum::with);
     sum.print(begun.elapsed());
-    ExitCode::SUCCESS
+    let Some((plan, violation)) = sum.failed else { return Ok(true) };
+    println!("seed {} fails: {violation}", plan.seed);
+    println!("{}", shrink::report(&plan, arguments.bug).map_err(|error| error.to_string())?);
+    Ok(false)
+}
+
+fn main() -> ExitCode {
+    let Some(arguments) = arguments() else {
+        println!("{USAGE}");
+        return ExitCode::from(64);
+    };
+    let is_sound = match &arguments.case {
+        Some(path) => play(path, &arguments),
+        None => fresh(&arguments),
+    };
+    match is_sound {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            println!("{error}");
+            ExitCode::from(2)
+        }
+    }
 }

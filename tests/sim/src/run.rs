@@ -1,4 +1,4 @@
-//! Runs a plan to its end and judges it; shrinks one that fails.
+//! Runs a plan to its end and judges it.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use dovetail_core::time::END_OF_TIME;
 
 use crate::{
     bugs::Bug,
-    faults::{Fault, Plan},
+    faults::Plan,
     history::{check_topics, revision_number},
     job::{Job, Out, payment},
     kafka::Place,
@@ -92,24 +92,6 @@ pub fn run(plan: Plan, bug: Option<Bug>, keeps_lines: bool) -> Outcome {
     drop(world);
     drop(machines);
     outcome
-}
-
-/// Leaves out faults one by one while the plan still fails.
-#[must_use]
-pub fn shrink(plan: &Plan, bug: Option<Bug>) -> Vec<Fault> {
-    let mut faults = plan.faults.clone();
-    let mut at = 0;
-    while at < faults.len() {
-        let mut fewer = faults.clone();
-        fewer.remove(at);
-        let shorter = Plan { faults: fewer.clone(), ..plan.clone() };
-        if run(shorter, bug, false).violation.is_some() {
-            faults = fewer;
-        } else {
-            at += 1;
-        }
-    }
-    faults
 }
 
 impl World {

@@ -17,7 +17,7 @@ pub const BASE: i64 = 1_767_225_600_000;
 pub const AFTERWARDS: i64 = 600_000;
 
 /// A record that is written to an input, and when (virtual ms).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Writing {
     /// When it is written; of one in a transaction, when that ends.
     pub at: i64,
@@ -37,7 +37,7 @@ pub struct Writing {
 }
 
 /// A transaction of another program, around one record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Transaction {
     /// When the record is written; nobody may see it before the transaction ends.
     pub opened_at: i64,
