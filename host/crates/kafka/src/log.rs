@@ -22,7 +22,7 @@ use rdkafka_sys::types::RDKafkaErrorCode as Code;
 use crate::{
     consumer::LaneConsumer,
     failure::of_call,
-    ffi::Signal,
+    ffi::{Failure, Signal},
     journal,
     options::{BATCH_OVERHEAD_BYTES, LaneLogOptions},
     producer::LaneProducer,
@@ -101,6 +101,25 @@ impl KafkaLog {
         ))
     }
 
+    /// librdkafka asks again by itself while a transaction holds the offsets back and only says
+    /// that time is over. Every transaction of the lane has ended when it was acquired, so one that
+    /// is still open now is one that the broker has forgotten to end.
+    fn not_read_back(&self, failure: &Failure) -> LogError {
+        let doing = match failure.code {
+            Code::OperationTimedOut | Code::UnstableOffsetCommit => format!(
+                "reading the committed positions (if this goes on, the broker has left a \
+                 transaction of group `{}` or of `{}[{}]` open, and the lane waits until it is \
+                 ended: `kafka-transactions.sh --bootstrap-server … find-hanging --broker-id …` \
+                 names it)",
+                self.options.group(),
+                self.options.journal_topic,
+                self.options.lane.0
+            ),
+            _ => "reading the committed positions".to_owned(),
+        };
+        of_call(&doing, failure)
+    }
+
     fn consumer(&mut self) -> Result<&mut LaneConsumer, LogError> {
         self.consumer.as_mut().ok_or_else(not_acquired)
     }
@@ -145,7 +164,7 @@ impl Log for KafkaLog {
             );
             let stops = self.stopping.load(Ordering::Relaxed);
             if !may_pass || left.is_zero() || stops {
-                return Err(of_call("reading the committed positions", &failure));
+                return Err(self.not_read_back(&failure));
             }
             self.signal.wait(RETRY_STEP);
         }
