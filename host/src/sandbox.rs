@@ -276,7 +276,33 @@ fn check(
     Ok((failures, played))
 }
 
+/// Returns the first thing in which two plays differ: what came out, expectations, late records,
+/// keyed state or time.
 fn play_difference(case: &Case, one: &Played, other: &Played) -> Option<String> {
+    output_difference(case, one, other)
+        .or_else(|| {
+            let known = |found: &&Mismatch| {
+                !one.mismatches
+                    .iter()
+                    .any(|each| (each.line, &each.message) == (found.line, &found.message))
+            };
+            let found = other.mismatches.iter().find(known)?;
+            Some(format!("the step in line {}: {}", found.line, found.message))
+        })
+        .or_else(|| {
+            let (late, other_late) = one.late.iter().zip(&other.late).find(|(a, b)| a != b)?;
+            let ((input, count), (_, other_count)) = (late, other_late);
+            Some(format!("{other_count} late records of `{input}` instead of {count}"))
+        })
+        .or_else(|| state_difference(&one.state, &other.state))
+        .or_else(|| {
+            let show = |played: &Played| compare::offset(played.watermark, case.base);
+            (one.watermark != other.watermark)
+                .then(|| format!("the watermark is {} instead of {}", show(other), show(one)))
+        })
+}
+
+fn output_difference(case: &Case, one: &Played, other: &Played) -> Option<String> {
     let names = one.outputs.keys().chain(other.outputs.keys());
     names.into_iter().find_map(|name| {
         let records = |played: &Played| played.outputs.get(name).cloned().unwrap_or_default();
@@ -284,6 +310,20 @@ fn play_difference(case: &Case, one: &Played, other: &Played) -> Option<String> 
         let shown: Vec<_> = shown;
         compare::difference(name, &shown, &records(other), case.base)
     })
+}
+
+/// Both are in order.
+fn state_difference(one: &[String], other: &[String]) -> Option<String> {
+    let missing = one.iter().find(|row| !other.contains(row));
+    let extra = other.iter().find(|row| !one.contains(row));
+    match (missing, extra) {
+        (None, None) => None,
+        (Some(missing), None) => Some(format!("keyed state lacks {missing}")),
+        (None, Some(extra)) => Some(format!("keyed state has {extra}, too")),
+        (Some(missing), Some(extra)) => {
+            Some(format!("keyed state has {extra} instead of {missing}"))
+        }
+    }
 }
 
 fn find(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {

@@ -32,22 +32,34 @@ impl SharedStore {
         state: Option<StateId>,
         expiry: &ExpiryTable,
     ) -> Result<usize, StoreError> {
+        let mut count = 0;
+        self.each_live(expiry, &mut |row, _| {
+            if row.key.as_bytes() == key && state.is_none_or(|state| state == row.state) {
+                count += 1;
+            }
+        })?;
+        Ok(count)
+    }
+
+    /// Visits the live rows of keyed state, in order.
+    pub(super) fn each_live(
+        &self,
+        expiry: &ExpiryTable,
+        visit: &mut dyn FnMut(&row::StateRow<'_>, &[u8]),
+    ) -> Result<(), StoreError> {
         let mut store = self.inner();
         let clocks = match store.head()?.map(|head| codec::decode_stored(&head)) {
             Some(Ok(head)) => head.record.clocks(),
-            Some(Err(_)) | None => return Ok(0),
+            Some(Err(_)) | None => return Ok(()),
         };
-        let mut count = 0;
-        store.scan(&[row::STATE_PREFIX], &[row::STATE_PREFIX + 1], &mut |row, value| {
-            let is_wanted = row::parse_state_row(row).is_some_and(|row| {
-                row.key.as_bytes() == key && state.is_none_or(|state| state == row.state)
-            });
-            if is_wanted && !expiry.is_row_expired(row, value, clocks) {
-                count += 1;
+        store.scan(&[row::STATE_PREFIX], &[row::STATE_PREFIX + 1], &mut |bytes, value| {
+            if !expiry.is_row_expired(bytes, value, clocks)
+                && let Some(row) = row::parse_state_row(bytes)
+            {
+                visit(&row, value);
             }
             ControlFlow::Continue(())
-        })?;
-        Ok(count)
+        })
     }
 }
 
