@@ -451,7 +451,12 @@ fn options(descriptor: &PluginDescriptor) -> LaneOptions {
         dead_letters: output("dead-letters"),
         wait_for_input: i64::MAX,
         when_all_idle: WhenAllIdle::Hold,
-        commit: CommitOptions { every: i64::MAX, max_records: u32::MAX, max_bytes: u64::MAX },
+        commit: CommitOptions {
+            every: i64::MAX,
+            max_records: u32::MAX,
+            max_bytes: u64::MAX,
+            keepalive_every: i64::MAX,
+        },
         dead_letter_rate: DeadLetterRate { percent_max: 100, from_count: u64::MAX },
         limits: CallLimits::default(),
     }

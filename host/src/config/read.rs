@@ -301,6 +301,7 @@ fn read_commit(reader: &mut Reader, root: &mut Section<'_>) -> CommitOptions {
         every: reader.or(&mut section, "every", "100ms", scalars::positive_duration),
         max_records: u32::try_from(max_records).expect("at most 10,000,000"),
         max_bytes: reader.or(&mut section, "max_bytes", "8MiB", scalars::size),
+        ..CommitOptions::default()
     };
     reader.close(&section);
     commit

@@ -132,6 +132,7 @@ impl<'a> Player<'a> {
         options.commit.every = if mode == Mode::OneEpoch { i64::MAX } else { 0 };
         options.commit.max_records = u32::MAX;
         options.commit.max_bytes = u64::MAX;
+        options.commit.keepalive_every = i64::MAX;
         let descriptor = prepared.descriptor.clone();
         let state_ids = prepared
             .identity
@@ -183,8 +184,7 @@ impl<'a> Player<'a> {
         let now = self.clock.0;
         let acquired =
             acquire(&mut self.parts, &self.setup, Some(store), attempt, now, &mut |_| {})?;
-        let every = self.setup.options.commit.every;
-        self.turning = Some(LaneLoop::new(acquired.lane, self.parts.sources.clone(), every));
+        self.turning = Some(LaneLoop::new(acquired.lane, self.parts.sources.clone()));
         self.settle()
     }
 

@@ -211,7 +211,12 @@ fn options(descriptor: &PluginDescriptor, max_records: u32) -> LaneOptions {
         dead_letters: output(&"dead-letters".to_owned()),
         wait_for_input: 0,
         when_all_idle: WhenAllIdle::Hold,
-        commit: CommitOptions { every: i64::MAX, max_records, max_bytes: u64::MAX },
+        commit: CommitOptions {
+            every: i64::MAX,
+            max_records,
+            max_bytes: u64::MAX,
+            keepalive_every: i64::MAX,
+        },
         dead_letter_rate: DeadLetterRate { percent_max: 100, from_count: u64::MAX },
         limits: CallLimits::default(),
     }

@@ -446,6 +446,7 @@ fn pipeline(knobs: &Knobs, process: Process, revision: Arc<SimRevision>) -> Pipe
                 every: knobs.commit_every,
                 max_records: knobs.commit_records,
                 max_bytes: 1 << 20,
+                ..CommitOptions::default()
             },
             dead_letter_rate: DeadLetterRate { percent_max: 100, from_count: 100 },
             limits: CallLimits::default(),

@@ -174,7 +174,12 @@ fn setup() -> PipelineSetup {
             },
             wait_for_input: 10_000,
             when_all_idle: WhenAllIdle::Hold,
-            commit: CommitOptions { every: 5_000, max_records: 1, max_bytes: 1 << 20 },
+            commit: CommitOptions {
+                every: 5_000,
+                max_records: 1,
+                max_bytes: 1 << 20,
+                ..CommitOptions::default()
+            },
             dead_letter_rate: DeadLetterRate::default(),
             limits: CallLimits::default(),
         },

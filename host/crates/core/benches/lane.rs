@@ -90,7 +90,12 @@ fn options() -> LaneOptions {
         dead_letters: output("dead-letters"),
         wait_for_input: 0,
         when_all_idle: WhenAllIdle::Hold,
-        commit: CommitOptions { every: i64::MAX, max_records: u32::MAX, max_bytes: u64::MAX },
+        commit: CommitOptions {
+            every: i64::MAX,
+            max_records: u32::MAX,
+            max_bytes: u64::MAX,
+            keepalive_every: i64::MAX,
+        },
         dead_letter_rate: DeadLetterRate::default(),
         limits: CallLimits::default(),
     }

@@ -144,6 +144,10 @@ pub struct Lane {
     wants_close: bool,
     /// An acquired lane shows that it owns: its first epoch is committed even when empty.
     owes_ownership: bool,
+    /// When the last epoch was committed, or the lane acquired.
+    committed_at: ProcessingTime,
+    /// How long epochs last now: `commit.every`, longer while commits are slow.
+    epoch_length: i64,
     offered: Option<Offered>,
     is_stopped: bool,
     is_finished: bool,
@@ -205,6 +209,8 @@ impl Lane {
             opened_at: None,
             wants_close: false,
             owes_ownership: true,
+            committed_at: now,
+            epoch_length: parts.options.commit.every,
             offered: None,
             is_stopped: false,
             is_finished: false,
@@ -306,6 +312,16 @@ impl Lane {
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.offered.is_some()
+    }
+
+    /// Returns how long an epoch with work in it stays open now, ms: `commit.every`, or as long as
+    /// the last commit took where that was longer, up to 8 × `commit.every`.
+    ///
+    /// So no more than about half of a lane's time goes into commits while they are slow, and one
+    /// commit that hung does not make the next epoch hang.
+    #[must_use]
+    pub fn epoch_length(&self) -> i64 {
+        self.epoch_length
     }
 
     /// Takes the store back, to be used by the lane's successor.

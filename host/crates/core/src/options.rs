@@ -141,11 +141,26 @@ pub struct CommitOptions {
     pub max_records: u32,
     /// After this many bytes of outputs, dead letters and state changes.
     pub max_bytes: u64,
+    /// A lane that has committed nothing for this many ms commits where it stands all the same.
+    pub keepalive_every: i64,
 }
+
+/// The default of [`CommitOptions::keepalive_every`], in ms.
+///
+/// Kafka forgets the positions of a group without members, and an unused transactional id, after
+/// seven days (`offsets.retention.minutes`, `transactional.id.expiration.ms`); a cluster may be set
+/// to hours. Five minutes are far below either, cost 288 small records per lane and day, and bound
+/// how long an idle process does not notice that another has taken its lanes over.
+pub const KEEPALIVE_EVERY_DEFAULT: i64 = 300_000;
 
 impl Default for CommitOptions {
     fn default() -> Self {
-        Self { every: 100, max_records: 50_000, max_bytes: 8 << 20 }
+        Self {
+            every: 100,
+            max_records: 50_000,
+            max_bytes: 8 << 20,
+            keepalive_every: KEEPALIVE_EVERY_DEFAULT,
+        }
     }
 }
 

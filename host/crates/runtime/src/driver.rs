@@ -253,11 +253,7 @@ impl LaneDriver {
         );
         self.journal_next = Some(acquired.journal_next);
         *lock(&self.port.identity) = Some(acquired.identity);
-        let turning = LaneLoop::new(
-            acquired.lane,
-            self.parts.sources.clone(),
-            self.pipeline.options.commit.every,
-        );
+        let turning = LaneLoop::new(acquired.lane, self.parts.sources.clone());
         self.port.show(|view| view.enter(Phase::Running, now));
         self.show(&turning, now);
         State::Run(Box::new(turning))

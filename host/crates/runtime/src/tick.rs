@@ -58,7 +58,6 @@ pub struct LaneLoop {
     sources: Vec<Source>,
     effects: Effects,
     wanted: Vec<bool>,
-    commit_every: i64,
     /// When the open epoch was first seen, by the clock that is handed in.
     opened_at: Option<ProcessingTime>,
     closes: bool,
@@ -77,16 +76,14 @@ impl std::fmt::Debug for LaneLoop {
 }
 
 impl LaneLoop {
-    /// Returns the loop of a lane that was acquired; an epoch ends after `commit_every` ms also
-    /// while the clock is behind the lane's.
+    /// Returns the loop of a lane that was acquired.
     #[must_use]
-    pub fn new(lane: Lane, sources: Vec<Source>, commit_every: i64) -> Self {
+    pub fn new(lane: Lane, sources: Vec<Source>) -> Self {
         Self {
             lane,
             sources,
             effects: Effects::new(),
             wanted: Vec::new(),
-            commit_every,
             opened_at: None,
             closes: false,
             switch: None,
@@ -134,7 +131,7 @@ impl LaneLoop {
         }
         let opened_at = self.opened_at.map_or(now, |opened_at| opened_at.min(now));
         self.opened_at = Some(opened_at);
-        Some(opened_at.saturating_add(self.commit_every))
+        Some(opened_at.saturating_add(self.lane.epoch_length()))
     }
 
     /// Returns whether a source is wanted that was not when this turn fetched: what it has may lie

@@ -10,6 +10,7 @@ use crate::{
     output::Target,
     schedule::Condition,
     state::StoreError,
+    time::ProcessingTime,
     timers::{TIMER_VALUE, TimerDomain},
 };
 
@@ -21,7 +22,12 @@ pub(super) struct Offered {
     chunks: Vec<Vec<u8>>,
     positions: Vec<i64>,
     timer_rows: Vec<(Vec<u8>, bool)>,
+    offered_at: ProcessingTime,
 }
+
+/// Slow commits make an epoch this many times as long as it should be, not longer: below the
+/// tenfold from which on a pipeline is not ready.
+const STRETCH_MAX: i64 = 8;
 
 impl Lane {
     /// Returns whether the open epoch ends before any more work.
@@ -31,15 +37,22 @@ impl Lane {
         }
         let Some(opened_at) = self.opened_at else {
             self.wants_close = false;
-            return false;
+            return self.keepalive_at().is_some_and(|at| at <= self.now());
         };
         let commit = self.options.commit;
         let context = self.context();
         let bytes = context.outputs.size_bytes() + context.overlay.size_bytes();
         self.wants_close
-            || self.now().saturating_sub(opened_at) >= commit.every
+            || self.now().saturating_sub(opened_at) >= self.epoch_length
             || self.counts.work() >= u64::from(commit.max_records)
             || bytes as u64 >= commit.max_bytes
+    }
+
+    /// Returns when a lane without work commits all the same: its positions and its transactional
+    /// id would expire, and only a commit tells it that another process has taken it over.
+    pub(super) fn keepalive_at(&self) -> Option<ProcessingTime> {
+        let at = self.committed_at.checked_add(self.options.commit.keepalive_every)?;
+        (!self.is_finished).then_some(at)
     }
 
     /// Every source has ended and everything is done: the epoch need not wait for its time.
@@ -80,7 +93,8 @@ impl Lane {
         let (bytes, hash) = codec::encode(&record, changes.into_iter());
         let chunks = chunk::split(self.lane, record.epoch, self.attempt, &bytes);
         let positions = self.tracks.iter().map(|track| track.position).collect();
-        Ok(Offered { record, hash, chunks, positions, timer_rows })
+        let offered_at = self.now();
+        Ok(Offered { record, hash, chunks, positions, timer_rows, offered_at })
     }
 
     /// Ends a move of time that has nothing left to fire, and takes a watermark that has moved
@@ -166,6 +180,8 @@ impl Lane {
         let Some(offered) = self.offered.take() else {
             return;
         };
+        self.committed_at = self.now();
+        self.epoch_length = stretched(self.options.commit.every, self.now() - offered.offered_at);
         let clocks = offered.record.clocks();
         let head = StoredHead { record: offered.record, hash: offered.hash, journal_next };
         let bytes = codec::encode_stored(&head);
@@ -208,6 +224,11 @@ impl Lane {
     pub fn is_finished(&self) -> bool {
         self.is_finished && !self.has_uncommitted_work()
     }
+}
+
+/// Returns how long the next epoch lasts when the last commit took so long.
+fn stretched(every: i64, commit_ms: i64) -> i64 {
+    commit_ms.clamp(every, every.saturating_mul(STRETCH_MAX))
 }
 
 use crate::context::Context;

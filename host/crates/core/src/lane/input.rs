@@ -188,8 +188,9 @@ impl Lane {
     pub(super) fn next_deadline(&mut self) -> Option<ProcessingTime> {
         let now = self.now();
         let mut deadlines: Vec<ProcessingTime> = Vec::with_capacity(8);
-        if let Some(opened_at) = self.opened_at {
-            deadlines.push(opened_at.saturating_add(self.options.commit.every));
+        match self.opened_at {
+            Some(opened_at) => deadlines.push(opened_at.saturating_add(self.epoch_length)),
+            None => deadlines.extend(self.keepalive_at()),
         }
         for track in &self.tracks {
             deadlines.extend(track.idleness.idle_at().filter(|at| *at > now));

@@ -165,7 +165,12 @@ pub(crate) fn pipeline(revision: Arc<dyn Revision>) -> PipelineSetup {
             dead_letters: output("dead-letters"),
             wait_for_input: 10_000,
             when_all_idle: WhenAllIdle::Hold,
-            commit: CommitOptions { every: 100, max_records: 10, max_bytes: 1 << 20 },
+            commit: CommitOptions {
+                every: 100,
+                max_records: 10,
+                max_bytes: 1 << 20,
+                ..CommitOptions::default()
+            },
             dead_letter_rate: DeadLetterRate::default(),
             limits: CallLimits::default(),
         },

@@ -5,6 +5,7 @@ use crate::{
     context::{Context, ContextError, emit::OutputKey},
     epoch::Epoch,
     lane::Event,
+    options::LaneOptions,
     record::{Headers, SourceIndex},
     timers::TimerDomain,
 };
@@ -27,6 +28,11 @@ fn count(context: &mut Context) -> Result<(), ContextError> {
     context.timer_register(TimerDomain::Event, at, 0)?;
     let text = value(context);
     context.emit(0, OutputKey::Current, Some(text.as_bytes()), &Headers::default(), None)
+}
+
+/// So that no deadline but that of the epoch is left.
+fn never_idle(options: &mut LaneOptions) {
+    options.inputs.iter_mut().for_each(|input| input.idle_after = None);
 }
 
 fn texts(harness: &mut Harness) -> Vec<String> {
@@ -62,6 +68,62 @@ fn an_epoch_ends_by_time_records_and_bytes() {
     harness.left("k", 1, "x");
     harness.left("k", 2, "x");
     assert_eq!(harness.lane().epoch(), Some(Epoch(2)));
+}
+
+#[test]
+fn an_idle_lane_commits_where_it_stands_before_that_expires() {
+    let mut harness = Harness::with_options(count, |options| {
+        options.commit.keepalive_every = 1_000;
+        never_idle(options);
+    });
+    harness.left("k", 1, "x");
+    harness.clock(400);
+    harness.commit();
+    assert_eq!(harness.lane().epoch(), Some(Epoch(1)));
+    assert_eq!(harness.deadline(), Some(1_400));
+    harness.clock(1_399);
+    assert_eq!(harness.lane().epoch(), Some(Epoch(1)));
+    harness.clock(1_400);
+    assert_eq!(harness.lane().epoch(), Some(Epoch(2)));
+    assert_eq!(harness.positions(), [1, 0]);
+    harness.clock(2_399);
+    assert_eq!(harness.lane().epoch(), Some(Epoch(2)));
+    harness.clock(2_400);
+    assert_eq!(harness.lane().epoch(), Some(Epoch(3)));
+    // A lane that has read everything there will ever be has nothing to keep.
+    harness.step(Event::Ended { source: SourceIndex(0) });
+    harness.step(Event::Ended { source: SourceIndex(1) });
+    harness.work();
+    harness.commit();
+    harness.work();
+    let done = harness.lane().epoch();
+    assert_eq!(harness.deadline(), None);
+    harness.clock(10_000);
+    assert_eq!(harness.lane().epoch(), done);
+}
+
+#[test]
+fn epochs_are_as_long_as_commits_are_slow_and_short_again_afterwards() {
+    let mut harness = Harness::with_options(count, |options| {
+        options.commit.every = 100;
+        never_idle(options);
+    });
+    for (commit_ms, length) in [(0, 100), (100, 100), (101, 101), (700, 700), (9_000, 800)] {
+        harness.commit_ms = commit_ms;
+        harness.left("k", 1, "x");
+        harness.commit();
+        assert_eq!(harness.lane().epoch_length(), length, "after a commit of {commit_ms} ms");
+    }
+    let opened_at = harness.now;
+    harness.left("k", 1, "x");
+    assert_eq!(harness.deadline(), Some(opened_at + 800));
+    let before = harness.lane().epoch();
+    harness.clock(opened_at + 799);
+    assert_eq!(harness.lane().epoch(), before);
+    harness.commit_ms = 3;
+    harness.clock(opened_at + 800);
+    assert_eq!(harness.lane().epoch(), before.map(Epoch::next));
+    assert_eq!(harness.lane().epoch_length(), 100);
 }
 
 #[test]

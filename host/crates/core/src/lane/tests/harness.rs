@@ -92,6 +92,8 @@ pub(super) struct Harness {
     pub(super) now: i64,
     pub(super) reports: Vec<EpochReport>,
     pub(super) stopped: Option<StopCause>,
+    /// How long every commit takes, ms.
+    pub(super) commit_ms: i64,
     handler: Handler,
     log: MemoryLog,
     lane: Option<Lane>,
@@ -115,6 +117,7 @@ impl Harness {
             now: 0,
             reports: Vec::new(),
             stopped: None,
+            commit_ms: 0,
             handler,
             log,
             lane: None,
@@ -163,6 +166,7 @@ impl Harness {
         let committed = effects.contains(&Effect::Commit);
         if committed {
             let journal_next = self.log.commit(&lane.transaction()).unwrap();
+            self.now += self.commit_ms;
             lane.step(self.now, Event::Committed { journal_next }, &mut effects);
         }
         for effect in effects {
@@ -173,6 +177,18 @@ impl Harness {
             }
         }
         committed
+    }
+
+    /// Where the last commit says that the inputs stand.
+    pub(super) fn positions(&mut self) -> Vec<i64> {
+        let committed = self.log.committed().unwrap();
+        committed.into_iter().flatten().map(|offset| offset.position).collect()
+    }
+
+    /// When the lane wants to be called again if nothing happens.
+    pub(super) fn deadline(&mut self) -> Option<i64> {
+        let lane = self.lane.as_mut()?;
+        lane.step(self.now, Event::Proceed { calls_max: 0 }, &mut Vec::new())
     }
 
     /// Adds a record of an input (`o1@5` = key o1, event time 5, value as given).
@@ -329,7 +345,12 @@ fn options() -> LaneOptions {
         dead_letters: output("dead-letters"),
         wait_for_input: 10_000,
         when_all_idle: WhenAllIdle::Hold,
-        commit: CommitOptions { every: i64::MAX, max_records: u32::MAX, max_bytes: u64::MAX },
+        commit: CommitOptions {
+            every: i64::MAX,
+            max_records: u32::MAX,
+            max_bytes: u64::MAX,
+            keepalive_every: i64::MAX,
+        },
         dead_letter_rate: DeadLetterRate { percent_max: 100, from_count: 100 },
         limits: CallLimits::default(),
     }
