@@ -269,7 +269,7 @@ fn check(
     ];
     for (mode, how, why) in others {
         let other = play(case, prepared, mode, meter).with_context(|| at(how))?;
-        if let Some(difference) = play_difference(case, &played, &other) {
+        if let Some(difference) = play_difference(case.base, &played, &other) {
             failures.push((case.line, format!("played {how}, {why}: {difference}")));
         }
     }
@@ -278,8 +278,8 @@ fn check(
 
 /// Returns the first thing in which two plays differ: what came out, expectations, late records,
 /// keyed state or time.
-fn play_difference(case: &Case, one: &Played, other: &Played) -> Option<String> {
-    output_difference(case, one, other)
+fn play_difference(base: i64, one: &Played, other: &Played) -> Option<String> {
+    output_difference(base, one, other)
         .or_else(|| {
             let known = |found: &&Mismatch| {
                 !one.mismatches
@@ -296,19 +296,19 @@ fn play_difference(case: &Case, one: &Played, other: &Played) -> Option<String> 
         })
         .or_else(|| state_difference(&one.state, &other.state))
         .or_else(|| {
-            let show = |played: &Played| compare::offset(played.watermark, case.base);
+            let show = |played: &Played| compare::offset(played.watermark, base);
             (one.watermark != other.watermark)
                 .then(|| format!("the watermark is {} instead of {}", show(other), show(one)))
         })
 }
 
-fn output_difference(case: &Case, one: &Played, other: &Played) -> Option<String> {
+fn output_difference(base: i64, one: &Played, other: &Played) -> Option<String> {
     let names = one.outputs.keys().chain(other.outputs.keys());
     names.into_iter().find_map(|name| {
         let records = |played: &Played| played.outputs.get(name).cloned().unwrap_or_default();
-        let shown = records(one).iter().map(|record| compare::shown(record, case.base)).collect();
+        let shown = records(one).iter().map(|record| compare::shown(record, base)).collect();
         let shown: Vec<_> = shown;
-        compare::difference(name, &shown, &records(other), case.base)
+        compare::difference(name, &shown, &records(other), base)
     })
 }
 
@@ -345,4 +345,42 @@ fn find(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     }
     files.sort();
     Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn difference(change: impl FnOnce(&mut Played)) -> Option<String> {
+        let late = vec![("orders".to_owned(), 1)];
+        let state = vec!["key a, paid [] = 1".to_owned()];
+        let one = Played { late: late.clone(), state: state.clone(), ..Played::default() };
+        let mut other = Played { late, state, ..Played::default() };
+        change(&mut other);
+        play_difference(0, &one, &other)
+    }
+
+    #[test]
+    fn equal_plays_do_not_differ() {
+        assert_eq!(difference(|_| ()), None);
+    }
+
+    #[test]
+    fn expectation_that_holds_in_one_play_only_is_a_difference() {
+        let mismatch = Mismatch { line: 7, message: "expected 0 entries, got 1".to_owned() };
+        let found = difference(|other| other.mismatches.push(mismatch));
+        assert_eq!(found.unwrap(), "the step in line 7: expected 0 entries, got 1");
+    }
+
+    #[test]
+    fn late_records_keyed_state_and_time_are_compared() {
+        let late = difference(|other| other.late[0].1 = 2).unwrap();
+        assert_eq!(late, "2 late records of `orders` instead of 1");
+        let extra = difference(|other| other.state.push("key b, paid [] = 1".to_owned()));
+        assert_eq!(extra.unwrap(), "keyed state has key b, paid [] = 1, too");
+        let missing = difference(|other| other.state.clear()).unwrap();
+        assert_eq!(missing, "keyed state lacks key a, paid [] = 1");
+        let time = difference(|other| other.watermark = 1_500).unwrap();
+        assert_eq!(time, "the watermark is +1500ms instead of +0s");
+    }
 }

@@ -16,7 +16,9 @@ fn successor_takes_over_and_the_first_process_names_it() {
     let mut produce = producer(&pipeline, &stream);
     let elsewhere = pipeline.text().replace("state: { dir: state }", "state: { dir: elsewhere }");
 
+    // One that still acquires its lanes would take some of them back.
     let mut first = pipeline.run();
+    first.wait_for_lanes();
     produce();
     assert!(results.read(100, LIMIT).unwrap(), "{}", first.text());
     let second = pipeline.run_text("elsewhere.yaml", &elsewhere);

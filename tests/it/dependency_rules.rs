@@ -28,7 +28,6 @@ const ARROWS: [(&str, Arrows); 16] = [
     ("dovetail-sdk", Arrows::Only(&["dovetail-core"])),
     ("dovetail", Arrows::All),
     ("dovetail-tests", Arrows::All),
-    ("dovetail-sim", Arrows::All),
     ("dovetail-bench-gen", Arrows::Only(&["dovetail-kafka"])),
     ("dovetail-conformance", Arrows::Only(&["dovetail-core", "dovetail-plugin", "dovetail-sdk"])),
     ("dovetail-sim", Arrows::Only(&["dovetail-core", "dovetail-runtime", "dovetail-sdk"])),

@@ -7,6 +7,8 @@
 #[cfg(test)]
 mod dependency_rules;
 #[cfg(test)]
+mod sandbox;
+#[cfg(test)]
 mod scenarios;
 #[cfg(test)]
 mod tidy;

@@ -68,8 +68,18 @@ fn cases_that_the_simulator_keeps_can_be_played_without_its_faults() {
 
 #[test]
 fn p46_a_misbehaving_guest_costs_one_record_each_time() {
+    hold_on_both_stores("tests/scenarios/guests/p46.yaml", 1);
+}
+
+#[test]
+fn p29_keyed_state_expires_in_event_time() {
+    hold_on_both_stores("tests/scenarios/guests/p29.yaml", 2);
+}
+
+/// Plays cases of a guest that exists as component only.
+fn hold_on_both_stores(path: &str, count: usize) {
     for on_disk in [false, true] {
-        let outcome = played("tests/scenarios/guests", Engine { native: None, on_disk });
-        assert_eq!(outcome.passed_and_failed(), (1, 0), "{}", outcome.to_text());
+        let outcome = played(path, Engine { native: None, on_disk });
+        assert_eq!(outcome.passed_and_failed(), (count, 0), "{}", outcome.to_text());
     }
 }

@@ -6,11 +6,11 @@
 //!
 //! Invariant: everything that happens is a function of the plan; nothing but its generator draws.
 
-mod shared;
+mod view;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-pub use self::shared::{Shared, SimClock, View};
+pub use self::view::{Shared, SimClock, View};
 use crate::{
     bugs::Bug,
     faults::{Fault, FaultKind, Knobs, Plan},

@@ -35,11 +35,14 @@ struct Misbehaving;
 
 const VALUE: u32 = 0;
 const MAP: u32 = 1;
+const AGING: u32 = 2;
 const MAIN: u32 = 0;
 
 const DESCRIPTION: &str = r#"{"version":1,"inputs":["records"],"outputs":["main","late"],
 "states":[{"name":"value","kind":"value","schema_version":1},
-          {"name":"map","kind":"map","schema_version":1}],
+          {"name":"map","kind":"map","schema_version":1},
+          {"name":"aging","kind":"value","schema_version":1,
+           "expiry":{"after_ms":3600000,"domain":"event","refresh":"write"}}],
 "metrics":[{"name":"seen","kind":"counter"}]}"#;
 
 thread_local! {
@@ -125,7 +128,13 @@ fn behave(behaviour: &[u8], rest: &[u8], input: u32, time: Option<i64>) -> Resul
         b"context" => emit_context(input, time),
         b"headers" => emit_headers(),
         b"forward" => output::forward(1),
+        b"put-aging" => state::put(AGING, &[], rest),
+        b"emit-aging" => {
+            let value = state::get(AGING, &[]);
+            output::emit(MAIN, None, value.as_deref(), &[], time);
+        }
         b"calls" => emit_text(&CALLS.get().to_string()),
+        b"put-calls" => state::put(VALUE, &[], CALLS.get().to_string().as_bytes()),
         b"nothing" => {}
         // Bad.
         b"panic" => stop("the plugin lost its way"),
