@@ -16,7 +16,7 @@ enum Arrows {
 }
 
 /// A package and its arrows; development dependencies are free, except those of core.
-const ARROWS: [(&str, Arrows); 16] = [
+const ARROWS: [(&str, Arrows); 15] = [
     ("dovetail-core", Arrows::Only(&[])),
     ("dovetail-state", Arrows::Only(&["dovetail-core"])),
     ("dovetail-kafka", Arrows::Only(&["dovetail-core"])),

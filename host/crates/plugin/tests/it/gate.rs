@@ -27,7 +27,7 @@ fn good_plugin_becomes_a_revision_with_digest_version_and_description() {
     assert_eq!(revision.config(), "\"\"");
     assert_eq!(revision.size_bytes(), component().len());
     assert_eq!(revision.descriptor().outputs, ["main", "late"]);
-    assert_eq!(revision.descriptor().states.len(), 2);
+    assert_eq!(revision.descriptor().states.len(), 3);
 }
 
 #[test]
