@@ -298,7 +298,7 @@ impl<P: Plugin + Send> Harness<P> {
             match effect {
                 Effect::Applied(report) => self.publish(*report),
                 // Memory does not fail and no flood of dead letters stops a test.
-                Effect::Stop(_) | Effect::Commit | Effect::Finished | Effect::Warn(_) => {}
+                Effect::Stop(_) | Effect::Commit => {}
             }
         }
         is_committed
@@ -439,7 +439,6 @@ fn options(descriptor: &PluginDescriptor) -> LaneOptions {
         skew_reference: SkewReference::Clock,
         late: LatePolicy::Process,
         null_key: NullKeyPolicy::Process,
-        key_type: KeyType::String,
     };
     let late = descriptor.outputs.iter().position(|name| name == "late");
     LaneOptions {
@@ -448,7 +447,6 @@ fn options(descriptor: &PluginDescriptor) -> LaneOptions {
         roles: (0..descriptor.inputs.len()).map(|at| u32::from(source_number(at))).collect(),
         outputs: descriptor.outputs.iter().map(|name| output(name)).collect(),
         late_output: late.map(source_number),
-        dead_letters: output("dead-letters"),
         wait_for_input: i64::MAX,
         when_all_idle: WhenAllIdle::Hold,
         commit: CommitOptions {

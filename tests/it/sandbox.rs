@@ -82,7 +82,7 @@ fn wrong_expectation_is_shown_by_line_and_an_update_writes_what_came() {
     let text = cases.play(false).to_text();
     assert!(text.contains("case.yaml:6: output `main` differs"), "{text}");
 
-    assert_eq!(cases.play(true).updated, [cases.file.clone()]);
+    assert_eq!(cases.play(true).updated, std::slice::from_ref(&cases.file));
     assert_eq!(cases.play(false).passed_and_failed(), (1, 0));
     assert!(fs::read_to_string(&cases.file).unwrap().contains("value: 5"));
 }

@@ -11,7 +11,7 @@ use dovetail_core::{
     identity::kind_name,
     plugin::{ExpiryDomain, StateDescriptor},
 };
-use dovetail_plugin::Artifact;
+use dovetail_plugin::{Artifact, COMPONENT_BYTES_MAX};
 use serde_json::{Value, json};
 
 use super::{Format, client::Where, short, terminal};
@@ -20,9 +20,6 @@ use crate::{
     failure::Failure,
     wiring::gate::PluginGate,
 };
-
-/// The largest component that is read.
-const COMPONENT_BYTES_MAX: u64 = 64 << 20;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum PluginCommand {

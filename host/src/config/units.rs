@@ -102,17 +102,6 @@ pub fn show_ms(ms: i64) -> String {
     format!("{ms}ms")
 }
 
-/// Writes bytes as the largest unit that loses nothing.
-#[must_use]
-pub fn show_bytes(bytes: u64) -> String {
-    for (shift, unit) in [(30, "GiB"), (20, "MiB"), (10, "KiB")] {
-        if bytes != 0 && bytes.is_multiple_of(1 << shift) {
-            return format!("{}{unit}", bytes >> shift);
-        }
-    }
-    format!("{bytes}B")
-}
-
 fn split(text: &str) -> Option<(u64, &str)> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
@@ -148,9 +137,6 @@ mod tests {
     fn what_is_shown_reads_back_as_the_same() {
         for ms in [1, 500, 1_500, 60_000, 5_400_000, 86_400_000] {
             assert_eq!(duration_ms(&show_ms(ms)), Ok(ms));
-        }
-        for bytes in [1, 1_023, 1 << 10, 8 << 20, 3 << 30] {
-            assert_eq!(size_bytes(&show_bytes(bytes)), Ok(bytes));
         }
     }
 

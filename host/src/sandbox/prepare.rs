@@ -195,9 +195,8 @@ fn options(loaded: &Loaded, fit: &Fit) -> LaneOptions {
     let config = &loaded.config;
     let outputs: Vec<OutputOptions> =
         config.outputs.iter().map(|each| output(&each.name, &each.topic)).collect();
-    let dead_letters = output("dead_letters", &config.dead_letters.topic);
     let facts = vec![InputFacts::default(); config.inputs.len()];
-    let mut options = wiring::options::lane_options(config, &facts, fit, &outputs, dead_letters);
+    let mut options = wiring::options::lane_options(config, &facts, fit, &outputs);
     // A case shows each dead letter; a flood is the host's concern.
     options.dead_letter_rate.percent_max = 100;
     options

@@ -19,8 +19,6 @@ pub struct Ground {
     pub inputs: Vec<InputFacts>,
     /// What each configured output takes.
     pub outputs: Vec<OutputOptions>,
-    /// What the dead-letter topic takes.
-    pub dead_letters: Option<OutputOptions>,
     /// What may hurt.
     pub warnings: Vec<String>,
 }

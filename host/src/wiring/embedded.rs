@@ -16,7 +16,8 @@ use dovetail_core::{
     record::{Partition, Record, Source},
 };
 use dovetail_embedded::{
-    EmbeddedCluster, EmbeddedError, EmbeddedLog, LaneSpec, OutputSpec, Place, SourceSpec, Start,
+    EmbeddedCluster, EmbeddedError, EmbeddedLog, LaneSpec, OutputSpec, Place, RECORD_BYTES_MAX,
+    SourceSpec, Start,
 };
 
 use super::{
@@ -34,9 +35,6 @@ use crate::{
     },
     failure::Failure,
 };
-
-/// The largest record that is written.
-const RECORD_BYTES_MAX: usize = 64 << 20;
 
 /// A directory as one pipeline uses it.
 #[derive(Debug)]
@@ -156,7 +154,6 @@ impl Backend for EmbeddedBackend {
                 .iter()
                 .map(|output| accepts(&output.name, &output.topic))
                 .collect(),
-            dead_letters: Some(accepts("dead_letters", &config.dead_letters.topic)),
             warnings: Vec::new(),
         })
     }

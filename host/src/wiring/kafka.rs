@@ -271,11 +271,8 @@ impl KafkaBackend {
                 found.as_ref().map_or_else(|| unseen(topic), TopicDescription::as_output)
             })
             .collect();
-        let mut dead_letters = accepted.pop();
-        if let (Some(accepts), Some(None)) = (&mut dead_letters, written.last()) {
-            // It will be created with room for everything.
-            accepts.max_record_bytes = self.largest_record + DEAD_LETTER_ROOM_BYTES;
-        }
+        // The last one is the dead-letter topic, which the plugin does not write to.
+        accepted.pop();
         let facts = read.iter().map(|topic| InputFacts {
             skew_reference: match topic.timestamp_type {
                 TimestampType::LogAppendTime => SkewReference::RecordTimestamp,
@@ -287,7 +284,6 @@ impl KafkaBackend {
             partitions: read.first().map_or(1, |topic| topic.partitions),
             inputs: facts.collect(),
             outputs: accepted,
-            dead_letters,
             warnings: vec![nothing_trimmed(&config.pipeline)],
         }
     }

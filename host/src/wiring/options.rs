@@ -23,7 +23,6 @@ pub fn lane_options(
     facts: &[InputFacts],
     fit: &Fit,
     outputs: &[OutputOptions],
-    dead_letters: OutputOptions,
 ) -> LaneOptions {
     let inputs = config.inputs.iter().zip(facts);
     LaneOptions {
@@ -32,7 +31,6 @@ pub fn lane_options(
         roles: fit.roles.clone(),
         outputs: fit.lane_outputs(outputs),
         late_output: fit.late_output,
-        dead_letters,
         wait_for_input: config.wait_for_input,
         when_all_idle: config.when_all_idle,
         commit: config.commit,
@@ -66,7 +64,6 @@ fn input_options(input: &InputConfig, facts: InputFacts) -> InputOptions {
         skew_reference: facts.skew_reference,
         late: input.late,
         null_key: input.null_key,
-        key_type: input.format.key.key_type,
     }
 }
 

@@ -67,7 +67,7 @@ pub fn run(surveyed: Surveyed) -> Result<Ended, Failure> {
     let token = directory.admin_token().map_err(|error| Failure::internal(error.to_string()))?;
     let digest = revision.digest().to_owned();
     let revision = FittedRevision::new(revision, fit.clone(), &ground.outputs, gate.limits());
-    let setup = pipeline_setup(config, &ground, &fit, identity, Arc::new(revision))?;
+    let setup = pipeline_setup(config, &ground, &fit, identity, Arc::new(revision));
     let outputs = ground.outputs.clone();
     let names = fit.outputs.iter().map(|at| config.outputs[*at].name.clone()).collect();
     let later = Later { gate, loaded: Arc::clone(&loaded), fit, outputs, digest };
@@ -104,14 +104,10 @@ fn pipeline_setup(
     fit: &Fit,
     identity: Identity,
     revision: Arc<dyn Revision>,
-) -> Result<PipelineSetup, Failure> {
-    let dead_letters = ground
-        .dead_letters
-        .clone()
-        .ok_or_else(|| Failure::internal("the dead-letter topic was not described"))?;
-    let options = options::lane_options(config, &ground.inputs, fit, &ground.outputs, dead_letters);
+) -> PipelineSetup {
+    let options = options::lane_options(config, &ground.inputs, fit, &ground.outputs);
     let (owner, transaction_timeout) = (owner(), transaction_timeout(config));
-    Ok(PipelineSetup { identity, options, owner, revision, transaction_timeout })
+    PipelineSetup { identity, options, owner, revision, transaction_timeout }
 }
 
 fn lane_setups(

@@ -200,7 +200,6 @@ fn options(descriptor: &PluginDescriptor, max_records: u32) -> LaneOptions {
         skew_reference: SkewReference::Clock,
         late: LatePolicy::Process,
         null_key: NullKeyPolicy::DeadLetter,
-        key_type: KeyType::String,
     };
     LaneOptions {
         pipeline: "case".to_owned(),
@@ -208,7 +207,6 @@ fn options(descriptor: &PluginDescriptor, max_records: u32) -> LaneOptions {
         roles: vec![0, 1],
         outputs: descriptor.outputs.iter().map(output).collect(),
         late_output: None,
-        dead_letters: output(&"dead-letters".to_owned()),
         wait_for_input: 0,
         when_all_idle: WhenAllIdle::Hold,
         commit: CommitOptions {

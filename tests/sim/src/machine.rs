@@ -8,7 +8,7 @@ use std::{
 use dovetail_core::{
     epoch::{Attempt, LaneId, Owner},
     identity::{Identity, InputIdentity, states_of},
-    key::{Key, KeyType},
+    key::Key,
     options::{
         CallLimits, CommitOptions, DeadLetterRate, InputOptions, LaneOptions, LatePolicy,
         NullKeyPolicy, SkewReference, WatermarkRule, WhenAllIdle,
@@ -417,7 +417,6 @@ fn pipeline(knobs: &Knobs, process: Process, revision: Arc<SimRevision>) -> Pipe
         skew_reference: SkewReference::Clock,
         late: LatePolicy::Process,
         null_key: NullKeyPolicy::DeadLetter,
-        key_type: KeyType::String,
     };
     let identity = |name: &str| InputIdentity {
         name: name.to_owned(),
@@ -439,7 +438,6 @@ fn pipeline(knobs: &Knobs, process: Process, revision: Arc<SimRevision>) -> Pipe
             roles: vec![0, 1],
             outputs: vec![output("main"), output("late")],
             late_output: None,
-            dead_letters: output("dead-letters"),
             wait_for_input: knobs.wait_for_input,
             when_all_idle: WhenAllIdle::Hold,
             commit: CommitOptions {

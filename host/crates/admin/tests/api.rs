@@ -19,7 +19,7 @@ use dovetail_core::{
     context::Context,
     epoch::{LaneId, Owner},
     identity::{Identity, InputIdentity},
-    key::{Key, KeyType},
+    key::Key,
     lane::PluginSwitch,
     log::{
         CommittedOffset, Fetched, Log, LogError, Transaction, Waker,
@@ -27,7 +27,7 @@ use dovetail_core::{
     },
     options::{
         CallLimits, CommitOptions, DeadLetterRate, InputOptions, LaneOptions, LatePolicy,
-        NullKeyPolicy, OutputOptions, SkewReference, WatermarkRule, WhenAllIdle,
+        NullKeyPolicy, SkewReference, WatermarkRule, WhenAllIdle,
     },
     plugin::{CallResult, MatchFunction, PluginDescriptor},
     record::{DecodedRecord, Decoding, InputIndex, Partition, Record, Source, SourceIndex},
@@ -145,7 +145,6 @@ fn setup() -> PipelineSetup {
         skew_reference: SkewReference::Clock,
         late: LatePolicy::Process,
         null_key: NullKeyPolicy::DeadLetter,
-        key_type: KeyType::String,
     };
     PipelineSetup {
         identity: Identity {
@@ -166,12 +165,6 @@ fn setup() -> PipelineSetup {
             roles: vec![0],
             outputs: Vec::new(),
             late_output: None,
-            dead_letters: OutputOptions {
-                name: "dead-letters".to_owned(),
-                topic: "dead-letters".to_owned(),
-                max_record_bytes: 1 << 20,
-                requires_key: false,
-            },
             wait_for_input: 10_000,
             when_all_idle: WhenAllIdle::Hold,
             commit: CommitOptions {

@@ -9,7 +9,7 @@ use dovetail_core::{
     context::{Context, emit::OutputKey},
     epoch::{Attempt, LaneId, Owner},
     identity::{Identity, states_of},
-    key::{Key, KeyType},
+    key::Key,
     lane::{Effect, Event, Lane, LaneParts, Start},
     log::{Log, memory::MemoryCluster},
     options::{
@@ -79,7 +79,6 @@ fn options() -> LaneOptions {
         skew_reference: SkewReference::Clock,
         late: LatePolicy::Process,
         null_key: NullKeyPolicy::DeadLetter,
-        key_type: KeyType::String,
     };
     LaneOptions {
         pipeline: "bench".to_owned(),
@@ -87,7 +86,6 @@ fn options() -> LaneOptions {
         roles: vec![0, 1],
         outputs: vec![output("main")],
         late_output: None,
-        dead_letters: output("dead-letters"),
         wait_for_input: 0,
         when_all_idle: WhenAllIdle::Hold,
         commit: CommitOptions {

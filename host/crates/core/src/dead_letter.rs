@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use crate::{
     record::{Header, Headers, Partition, Record},
+    text::cut,
     time::EventTime,
 };
 
@@ -126,7 +127,7 @@ pub fn headers(record: &Record, reason: Reason, message: &str, origin: &Origin<'
         headers.push(Header { name: name.to_owned(), value: Some(Bytes::from(value)) });
     };
     add("__streams.errors.exception", format!("dovetail.{}", reason.name()));
-    add("__streams.errors.message", cut(message).to_owned());
+    add("__streams.errors.message", cut(message, HEADER_TEXT_BYTES_MAX).to_owned());
     add("__streams.errors.topic", origin.topic.to_owned());
     add("__streams.errors.partition", origin.partition.0.to_string());
     add("__streams.errors.offset", record.offset.to_string());
@@ -162,10 +163,4 @@ pub fn late_headers(
     add("__dovetail.late.lateness_ms", watermark.saturating_sub(time).to_string());
     add("__dovetail.late.watermark", watermark.to_string());
     Headers::new(headers)
-}
-
-/// Cuts a text at the last character boundary within [`HEADER_TEXT_BYTES_MAX`].
-#[must_use]
-pub fn cut(text: &str) -> &str {
-    &text[..text.floor_char_boundary(HEADER_TEXT_BYTES_MAX)]
 }

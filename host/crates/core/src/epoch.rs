@@ -16,7 +16,7 @@ use crate::{
     record::{Partition, Source},
     state::{Clocks, RowChange},
     time::{EventTime, ProcessingTime},
-    timers::{Timer, TimerDomain},
+    timers::TimerDomain,
 };
 
 /// A lane's number.
@@ -168,10 +168,4 @@ pub struct StoredHead {
     pub hash: u64,
     /// The journal offset behind it: where replay goes on.
     pub journal_next: i64,
-}
-
-/// Returns the timer of a row, for people who read a journal.
-#[must_use]
-pub fn timer_of(change: &RowChange) -> Option<(TimerDomain, Timer)> {
-    Timer::parse(&change.0)
 }

@@ -28,6 +28,7 @@ pub mod record;
 pub mod recovery;
 pub mod schedule;
 pub mod state;
+pub mod text;
 pub mod time;
 pub mod timers;
 pub mod watermark;

@@ -2,8 +2,6 @@
 //!
 //! Every duration is in ms. Defaults are those of the configuration reference.
 
-use crate::{key::KeyType, time::EventTime};
-
 /// How a source's watermark comes about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WatermarkRule {
@@ -78,8 +76,6 @@ pub struct InputOptions {
     pub late: LatePolicy,
     /// Null keys.
     pub null_key: NullKeyPolicy,
-    /// How keys are compared.
-    pub key_type: KeyType,
 }
 
 /// What one output accepts; what it would refuse fails the call that emitted it.
@@ -193,8 +189,6 @@ pub struct LaneOptions {
     pub outputs: Vec<OutputOptions>,
     /// Which of `outputs` is named `late`, for `late: side_output`.
     pub late_output: Option<u16>,
-    /// The dead-letter topic.
-    pub dead_letters: OutputOptions,
     /// How long a lane waits for a partition whose end is unknown, in ms.
     pub wait_for_input: i64,
     /// What happens when everything is idle.
@@ -206,6 +200,3 @@ pub struct LaneOptions {
     /// Limits of a call.
     pub limits: CallLimits,
 }
-
-/// The default of `max_future_skew`: one hour, in ms.
-pub const MAX_FUTURE_SKEW_DEFAULT: EventTime = 3_600_000;

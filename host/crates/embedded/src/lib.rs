@@ -25,3 +25,4 @@ mod signal;
 pub use cluster::{EmbeddedCluster, NewRecord, read_topic, topics};
 pub use error::EmbeddedError;
 pub use lane::{EmbeddedLog, LaneSpec, OutputSpec, Place, SourceSpec, Start};
+pub use ndjson::RECORD_BYTES_MAX;

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// A longer line is taken for a file that is not NDJSON.
-const LINE_BYTES_MAX: usize = 64 << 20;
+pub const RECORD_BYTES_MAX: usize = 64 << 20;
 
 /// A place in an NDJSON file.
 #[derive(Debug)]
@@ -94,13 +94,13 @@ impl FileReader {
             let end = match chunk.iter().rposition(|byte| *byte == b'\n') {
                 _ if is_last => chunk.len(),
                 Some(last_break) => last_break + 1,
-                None if length < LINE_BYTES_MAX => {
+                None if length < RECORD_BYTES_MAX => {
                     length *= 2;
                     continue;
                 }
                 None => {
                     return Err(EmbeddedError::Config(format!(
-                        "{}: the line at byte {} is longer than the {LINE_BYTES_MAX} bytes that a \
+                        "{}: the line at byte {} is longer than the {RECORD_BYTES_MAX} bytes that a \
                          line may have; expected one JSON document per line",
                         self.path.display(),
                         self.at

@@ -28,8 +28,8 @@ use dovetail_core::{
 use dovetail_kafka::{
     Cluster, KafkaLog,
     options::{
-        Connection, LaneLogOptions, OnGap, OutputTopic, SourceOptions, Start,
-        TRANSACTION_TIMEOUT_DEFAULT, TimestampBounds, journal_topic,
+        Connection, LaneLogOptions, OnGap, OutputTopic, SourceOptions, Start, TimestampBounds,
+        journal_topic,
     },
 };
 
@@ -86,7 +86,7 @@ fn run(
         connection: connection.clone(),
         pipeline: pipeline.clone(),
         lane: LaneId(lane),
-        transaction_timeout: TRANSACTION_TIMEOUT_DEFAULT,
+        transaction_timeout: Duration::from_secs(20),
         sources: sources(inputs, (lane..partitions).step_by(lanes.into())),
         outputs: vec![written(output)],
         dead_letters: written(output),

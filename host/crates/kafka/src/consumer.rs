@@ -146,28 +146,6 @@ impl LaneConsumer {
         match source.options.start {
             Start::Earliest => Ok(low),
             Start::Latest => Ok(high),
-            Start::Offset(offset) if offset < low => Err(gap(source, offset, low)),
-            Start::Offset(offset) if offset > high => Err(LogError::Config(format!(
-                "{}[{}]: `start` is offset {offset}, and the partition ends at {high}",
-                source.options.topic, source.options.partition
-            ))),
-            Start::Offset(offset) => Ok(offset),
-            Start::Timestamp(time) => {
-                let mut list = Offsets::with_room(1).map_err(LogError::Doubt)?;
-                list.add(&source.topic, source.partition(), time, "");
-                self.client
-                    .offsets_for_times(&mut list, REQUEST_TIMEOUT)
-                    .map_err(|f| of_source("asking for the offset of a time", source, &f))?;
-                let entry = list.get(&source.topic, source.partition());
-                match entry {
-                    Some(entry) if entry.failure.is_none() && entry.offset >= 0 => Ok(entry.offset),
-                    Some(entry) => match entry.failure {
-                        Some(f) => Err(of_source("asking for the offset of a time", source, &f)),
-                        None => Ok(high),
-                    },
-                    None => Ok(high),
-                }
-            }
         }
     }
 

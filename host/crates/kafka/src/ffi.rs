@@ -281,16 +281,6 @@ impl Client {
         Ok((low, high))
     }
 
-    /// Replaces the times in the list's offsets with the first offset of that time or later.
-    pub(crate) fn offsets_for_times(
-        &self,
-        list: &mut Offsets,
-        wait: Duration,
-    ) -> Result<(), Failure> {
-        // SAFETY: the list is ours and lives during the call.
-        check(unsafe { sys::rd_kafka_offsets_for_times(self.raw(), list.raw(), millis(wait)) })
-    }
-
     /// Fills in what the group has committed.
     pub(crate) fn committed(&self, list: &mut Offsets, wait: Duration) -> Result<(), Failure> {
         // SAFETY: the list is ours and lives during the call.

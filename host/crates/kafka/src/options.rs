@@ -7,9 +7,6 @@ use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
 
 use dovetail_core::epoch::LaneId;
 
-/// The default of `kafka.transaction_timeout`.
-pub const TRANSACTION_TIMEOUT_DEFAULT: Duration = Duration::from_secs(20);
-
 /// The header with the event time of a result whose topic does not take it as timestamp: the time
 /// in ms as decimal text.
 pub const EVENT_TIME_HEADER: &str = "dovetail-event-time";
@@ -221,10 +218,6 @@ pub enum Start {
     Earliest,
     /// Behind the last one.
     Latest,
-    /// At the first record whose timestamp is this (ms) or later; behind the last when none is.
-    Timestamp(i64),
-    /// At this offset.
-    Offset(i64),
 }
 
 /// What happens when records between the committed position and what is left are gone.

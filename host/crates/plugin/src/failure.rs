@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use dovetail_core::{
     context::ContextError,
     plugin::{CallFailure, FailureKind},
+    text::cut,
 };
 use wasmtime::{Trap, WasmBacktrace};
 
@@ -74,11 +75,6 @@ pub(crate) fn classify(error: &wasmtime::Error, state: &mut HostState) -> CallFa
 /// Returns the failure of a handler that returned an error.
 pub(crate) fn refused_by_guest(message: &str) -> CallFailure {
     CallFailure { kind: FailureKind::Error, message: cut(message, TEXT_BYTES_MAX).to_owned() }
-}
-
-/// Returns as much of a text as fits into `max` bytes.
-pub(crate) fn cut(text: &str, max: usize) -> &str {
-    &text[..text.floor_char_boundary(max)]
 }
 
 /// Returns ` at function (file:line) < …`: the innermost frames that are the plugin's own.

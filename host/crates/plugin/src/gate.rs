@@ -7,6 +7,7 @@
 use std::{path::Path, sync::Arc};
 
 use dovetail_core::plugin::PluginDescriptor;
+use dovetail_core::text::cut;
 use wasmtime::component::{Component, Linker, types::ComponentItem};
 
 use crate::{
@@ -14,7 +15,7 @@ use crate::{
     descriptor::parse_description,
     engine::{Engine, EngineError, ticks},
     error::GateError,
-    failure::{TEXT_BYTES_MAX, classify, cut},
+    failure::{TEXT_BYTES_MAX, classify},
     imports::{self, OFFERED},
     instance::{Build, Live, LiveError},
     limits::{COMPONENT_BYTES_MAX, Limits},

@@ -4,11 +4,14 @@
 
 use std::sync::Arc;
 
-use dovetail_core::context::{Context, LogLevel};
+use dovetail_core::{
+    context::{Context, LogLevel},
+    text::cut,
+};
 use wasmtime::ResourceLimiter;
 
 use crate::{
-    failure::{Refused, TEXT_BYTES_MAX, cut},
+    failure::{Refused, TEXT_BYTES_MAX},
     limits::Limits,
     symbols::Symbols,
 };

@@ -320,9 +320,6 @@ impl LaneDriver {
 
     fn publish(&mut self, turning: &mut LaneLoop, now: ProcessingTime) {
         let lane = self.parts.lane.0;
-        for warning in std::mem::take(&mut turning.warnings) {
-            self.keys.warn(&warning, now);
-        }
         let committed = std::mem::take(&mut turning.committed);
         let has_committed = !committed.is_empty();
         for Committed { report, journal_next, commit_ms, at } in committed {

@@ -66,11 +66,6 @@ impl KeyWatch {
         }
     }
 
-    /// Takes a warning of a lane.
-    pub fn warn(&self, warning: &Warning, now: ProcessingTime) {
-        lock(&self.inner).note(&self.names, warning, now);
-    }
-
     /// Returns what was found.
     #[must_use]
     pub fn findings(&self) -> KeyFindings {

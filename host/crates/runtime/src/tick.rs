@@ -8,7 +8,7 @@
 
 use dovetail_core::{
     clock::Clock,
-    lane::{Effect, Effects, EpochReport, Event, Lane, PluginSwitch, StopCause, Warning},
+    lane::{Effect, Effects, EpochReport, Event, Lane, PluginSwitch, StopCause},
     log::{Fetched, Log, LogError},
     record::Source,
     time::ProcessingTime,
@@ -65,8 +65,6 @@ pub struct LaneLoop {
     last_commit: (i64, i64),
     /// Committed epochs that were not taken yet.
     pub committed: Vec<Committed>,
-    /// Warnings that were not taken yet.
-    pub warnings: Vec<Warning>,
 }
 
 impl std::fmt::Debug for LaneLoop {
@@ -89,7 +87,6 @@ impl LaneLoop {
             switch: None,
             last_commit: (0, 0),
             committed: Vec::new(),
-            warnings: Vec::new(),
         }
     }
 
@@ -269,9 +266,7 @@ fn execute_one(
             let at = clock.read();
             turning.committed.push(Committed { report, journal_next, commit_ms, at });
         }
-        Effect::Finished => return Some(TickOutcome::Finished),
         Effect::Stop(cause) => return Some(TickOutcome::Stop(cause)),
-        Effect::Warn(warning) => turning.warnings.push(warning),
     }
     None
 }

@@ -1,7 +1,7 @@
 //! Logs and metrics of the plugin, gathered per call and published when the epoch commits.
 
 use super::{Context, ContextError};
-use crate::plugin::MetricKind;
+use crate::{plugin::MetricKind, text::cut};
 
 /// How much a log line matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -114,7 +114,7 @@ impl Context {
             self.telemetry.lines_dropped += 1;
             return;
         }
-        let text = text[..text.floor_char_boundary(LOG_LINE_BYTES_MAX)].to_owned();
+        let text = cut(text, LOG_LINE_BYTES_MAX).to_owned();
         self.telemetry.lines.push(LogLine { level, text });
     }
 

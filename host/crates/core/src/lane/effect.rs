@@ -12,7 +12,7 @@ use crate::{
 /// Effects of a step, in order.
 pub type Effects = Vec<Effect>;
 
-/// Everything a lane may ask of log, clock and operator.
+/// Everything a lane may ask of log and operator.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// Commit the closed epoch ([`super::Lane::transaction`]) and say so with
@@ -20,12 +20,8 @@ pub enum Effect {
     Commit,
     /// An epoch is committed and applied: publish what it counted.
     Applied(Box<EpochReport>),
-    /// Every source has ended and everything is committed.
-    Finished,
     /// The pipeline must stop.
     Stop(StopCause),
-    /// The operator should know.
-    Warn(Warning),
 }
 
 /// Why a lane stops the pipeline.

@@ -99,12 +99,6 @@ impl MemoryCluster {
         self.inner().outputs.clone()
     }
 
-    /// Returns how many records were committed.
-    #[must_use]
-    pub fn outputs_len(&self) -> usize {
-        self.inner().outputs.len()
-    }
-
     /// Returns a log over these topics.
     #[must_use]
     pub fn log(&self) -> MemoryLog {

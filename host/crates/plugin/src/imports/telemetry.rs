@@ -3,14 +3,14 @@
 //! In `open` there is no context yet: what is logged and measured there is kept for the first call.
 //! In `describe` it is dropped: `describe` is pure.
 
-use dovetail_core::context::{LogLevel, telemetry::LOG_LINE_BYTES_MAX};
+use dovetail_core::{
+    context::{LogLevel, telemetry::LOG_LINE_BYTES_MAX},
+    text::cut,
+};
 use wasmtime::component::{ComponentType, Lift, WasmStr};
 
 use super::{Call, Interface, with_context};
-use crate::{
-    failure::cut,
-    store::{Early, Phase},
-};
+use crate::store::{Early, Phase};
 
 /// The functions defined here.
 pub(super) const NAMES: &[&str] = &["log", "update-metric", "panic"];

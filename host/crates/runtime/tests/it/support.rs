@@ -16,7 +16,7 @@ use dovetail_core::{
     context::{Context, ContextError, emit::OutputKey},
     epoch::{Attempt, LaneId, Owner},
     identity::{Identity, InputIdentity, states_of},
-    key::{Key, KeyType},
+    key::Key,
     lane::PluginSwitch,
     log::{
         CommittedOffset, Fetched, Log, LogError, Transaction, Waker,
@@ -141,7 +141,6 @@ pub(crate) fn pipeline(revision: Arc<dyn Revision>) -> PipelineSetup {
         skew_reference: SkewReference::Clock,
         late: LatePolicy::Process,
         null_key: NullKeyPolicy::DeadLetter,
-        key_type: KeyType::String,
     };
     PipelineSetup {
         identity: Identity {
@@ -162,7 +161,6 @@ pub(crate) fn pipeline(revision: Arc<dyn Revision>) -> PipelineSetup {
             roles: vec![0],
             outputs: vec![output("main")],
             late_output: None,
-            dead_letters: output("dead-letters"),
             wait_for_input: 10_000,
             when_all_idle: WhenAllIdle::Hold,
             commit: CommitOptions {

@@ -6,7 +6,7 @@ use crate::{
     context::{Context, ContextError, Subject},
     epoch::{Attempt, LaneId, Owner, codec},
     identity::{Identity, InputIdentity, states_of},
-    key::{Key, KeyType},
+    key::Key,
     lane::{Effect, EpochReport, Event, Lane, LaneParts, Start, StopCause},
     log::{
         Log,
@@ -173,7 +173,7 @@ impl Harness {
             match effect {
                 Effect::Applied(report) => self.reports.push(*report),
                 Effect::Stop(cause) => self.stopped = Some(cause),
-                Effect::Commit | Effect::Finished | Effect::Warn(_) => {}
+                Effect::Commit => {}
             }
         }
         committed
@@ -334,7 +334,6 @@ fn options() -> LaneOptions {
         skew_reference: SkewReference::Clock,
         late: LatePolicy::Process,
         null_key: NullKeyPolicy::DeadLetter,
-        key_type: KeyType::String,
     };
     LaneOptions {
         pipeline: "test".to_owned(),
@@ -342,7 +341,6 @@ fn options() -> LaneOptions {
         roles: vec![0, 1],
         outputs: vec![output("main"), output("late")],
         late_output: Some(1),
-        dead_letters: output("dead-letters"),
         wait_for_input: 10_000,
         when_all_idle: WhenAllIdle::Hold,
         commit: CommitOptions {
