@@ -35,6 +35,7 @@ Exit codes:
   3   stopped by a rule about data or ownership (gap, dead-letter rate, takeover)
   70  internal error
   78  the configuration must change
+  143 a second SIGTERM or SIGINT while the epoch was still ending
 
 Environment:
   DOVETAIL_URL       where a running pipeline is found
@@ -84,10 +85,13 @@ enum Command {
     )]
     Status(status::StatusArgs),
     /// Inspect a plugin, or replace it while the pipeline runs.
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  dovetail plugin inspect my_join.wasm\n  dovetail plugin push my_join.wasm\n  dovetail plugin list"
+    )]
     Plugin(plugin::PluginCommand),
     /// Show timers of a running pipeline.
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  dovetail timers next -n 5")]
     Timers(timers::TimersCommand),
 }
 

@@ -1,7 +1,7 @@
 //! Runs conformance cases and says which fail, at which step, with what.
 //!
 //! `conformance [--ops OP,…] [FILE…]`; without files, every one beside this crate. An operation
-//! that is not known counts as failed. Ends with the line `N passed, M failed`; exit code 1 if any
+//! that is not known counts as failed, and so does a line that is no case. Ends with the line `N passed, M failed`; exit code 1 if any
 //! failed.
 #![expect(clippy::print_stdout, reason = "the result is what this program is for")]
 
@@ -36,7 +36,14 @@ fn main() -> Result<ExitCode> {
             .with_context(|| format!("read the cases of {}", file.display()))?;
         for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
             let at = format!("{}:{}", file.display(), number + 1);
-            let case = Case::parse(line).with_context(|| format!("{at} is not a case"))?;
+            let case = match Case::parse(line) {
+                Ok(case) => case,
+                Err(error) => {
+                    failed += 1;
+                    println!("{at}: this line is not a case: {error:#}");
+                    continue;
+                }
+            };
             if ops.as_ref().is_some_and(|ops| !ops.contains(&case.op)) {
                 continue;
             }
@@ -49,6 +56,7 @@ fn main() -> Result<ExitCode> {
             }
         }
     }
+    anyhow::ensure!(passed + failed > 0, "no case was selected: see --ops and the files");
     println!("{passed} passed, {failed} failed");
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

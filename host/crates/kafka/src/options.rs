@@ -90,7 +90,18 @@ pub struct Security {
 }
 
 impl Security {
-    /// Returns the name that Kafka and the configuration use.
+    /// Returns the name that the configuration uses.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match (&self.tls, &self.sasl) {
+            (None, None) => "PLAINTEXT",
+            (Some(_), None) => "TLS",
+            (None, Some(_)) => "SASL_PLAINTEXT",
+            (Some(_), Some(_)) => "SASL_TLS",
+        }
+    }
+
+    /// Returns the name that Kafka uses.
     #[must_use]
     pub fn protocol(&self) -> &'static str {
         match (&self.tls, &self.sasl) {
@@ -376,6 +387,7 @@ mod tests {
     fn protocol_follows_from_what_is_given() {
         let tls = Some(Tls::default());
         assert_eq!(Security::default().protocol(), "PLAINTEXT");
-        assert_eq!(Security { tls, sasl: None }.protocol(), "SSL");
+        let encrypted = Security { tls, sasl: None };
+        assert_eq!((encrypted.protocol(), encrypted.name()), ("SSL", "TLS"));
     }
 }

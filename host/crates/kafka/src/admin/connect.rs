@@ -115,7 +115,7 @@ pub(super) fn connect(
         drop(consumer.poll(Duration::ZERO));
         let heard = listener.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(cause) = heard.refusal.clone() {
-            let (brokers, protocol) = (connection.brokers.clone(), connection.security.protocol());
+            let (brokers, protocol) = (connection.brokers.clone(), connection.security.name());
             return Err(ClusterError::LoginRefused { brokers, protocol, cause });
         }
         if Instant::now() >= deadline {
