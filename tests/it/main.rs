@@ -7,6 +7,8 @@
 #[cfg(test)]
 mod dependency_rules;
 #[cfg(test)]
+mod examples;
+#[cfg(test)]
 mod sandbox;
 #[cfg(test)]
 mod scenarios;

@@ -22,8 +22,9 @@ use dovetail_core::{
 use crate::{
     commits::{self, Changes, Committed, Extent, Lines, PartitionName, Position, SourceName},
     directory::{
-        check_not_foreign, check_topic_name, cluster_id_bytes, commits_path, create_commits, lock,
-        partition_path, recover_follow, recover_partition, replace_commits, sync_dir, write_lines,
+        Lock, check_not_foreign, check_topic_name, cluster_id_bytes, commits_path, create_commits,
+        lock, partition_path, recover_follow, recover_partition, replace_commits, sync_dir,
+        write_lines,
     },
     error::{During as _, EmbeddedError},
     format::{PARTITION_HEADER, push_frame, write_record},
@@ -45,7 +46,7 @@ pub struct EmbeddedCluster {
     cluster_id: String,
     inner: Mutex<Inner>,
     /// Locked for as long as it is open.
-    _lock: File,
+    _lock: Lock,
 }
 
 #[derive(Debug)]

@@ -59,8 +59,22 @@ fn is_lock(path: &Path) -> bool {
             .is_ok_and(|text| text.trim_end().bytes().all(|byte| byte.is_ascii_digit()))
 }
 
+/// The lock of a directory, released when this is dropped.
+///
+/// Closing the file would release it too, but not while a child that is just being started has a
+/// copy of it.
+#[derive(Debug)]
+pub(crate) struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Where it fails the system releases the lock with the last copy of the file.
+        self.0.unlock().ok();
+    }
+}
+
 /// Takes the directory for this process.
-pub(crate) fn lock(dir: &Path) -> Result<File, EmbeddedError> {
+pub(crate) fn lock(dir: &Path) -> Result<Lock, EmbeddedError> {
     let path = dir.join("lock");
     let mut file = OpenOptions::new()
         .read(true)
@@ -84,7 +98,7 @@ pub(crate) fn lock(dir: &Path) -> Result<File, EmbeddedError> {
     }
     file.set_len(0).during("write", &path)?;
     file.write_all(format!("{}\n", std::process::id()).as_bytes()).during("write", &path)?;
-    Ok(file)
+    Ok(Lock(file))
 }
 
 /// Makes the commit file of a new directory, with an id drawn at random.

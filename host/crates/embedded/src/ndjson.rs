@@ -22,6 +22,8 @@ use crate::{
 /// A longer line is taken for a file that is not NDJSON.
 pub const RECORD_BYTES_MAX: usize = 64 << 20;
 
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
 /// A place in an NDJSON file.
 #[derive(Debug)]
 pub(crate) struct FileReader {
@@ -124,6 +126,9 @@ impl FileReader {
             }
             let text = line.strip_suffix(b"\n").unwrap_or(line);
             let text = text.strip_suffix(b"\r").unwrap_or(text);
+            // Some editors begin a file with a byte order mark, which is no part of its first line.
+            let mark = if offset == 0 { BYTE_ORDER_MARK } else { &[] };
+            let text = text.strip_prefix(mark).unwrap_or(text);
             if text.is_empty() {
                 continue;
             }

@@ -117,7 +117,7 @@ struct Shared {
     lanes: u16,
     memory: SharedMemory,
     /// Locked while this lives; the system releases it when the process ends.
-    _lock: File,
+    _lock: Lock,
 }
 
 /// An open `state.dir`. Clones share it; the lock is held until the last clone and store is gone.
@@ -227,7 +227,21 @@ impl StateDirectory {
     }
 }
 
-fn lock(dir: &Path, claim: &Claim) -> Result<File, DirectoryError> {
+/// The lock of a directory, released when this is dropped.
+///
+/// Closing the file would release it too, but not while a child that is just being started has a
+/// copy of it.
+#[derive(Debug)]
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Where it fails the system releases the lock with the last copy of the file.
+        self.0.unlock().ok();
+    }
+}
+
+fn lock(dir: &Path, claim: &Claim) -> Result<Lock, DirectoryError> {
     let path = dir.join(LOCK_FILE);
     let mut file = OpenOptions::new()
         .read(true)
@@ -256,7 +270,7 @@ fn lock(dir: &Path, claim: &Claim) -> Result<File, DirectoryError> {
     file.set_len(0)
         .and_then(|()| file.write_all(holder.as_bytes()))
         .map_err(io_error(&path, "writing who holds the lock"))?;
-    Ok(file)
+    Ok(Lock(file))
 }
 
 /// Writes a file so that it is there entirely or not at all, after a crash too.

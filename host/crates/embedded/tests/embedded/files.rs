@@ -32,8 +32,10 @@ fn a_line_is_a_value_and_its_offset_is_its_first_byte() {
     let dir = temporary();
     let cluster = open(&dir.path().join("log"));
     let path = dir.path().join("a.ndjson");
-    let cases: [(&str, &[(i64, &str)]); 6] = [
+    let cases: [(&str, &[(i64, &str)]); 8] = [
         ("", &[]),
+        ("\u{feff}1\n2\n", &[(0, "1"), (5, "2")]),
+        ("1\n\u{feff}2\n", &[(0, "1"), (2, "\u{feff}2")]),
         ("\n\n", &[]),
         ("1\n22\n", &[(0, "1"), (2, "22")]),
         ("1\n22", &[(0, "1"), (2, "22")]),
