@@ -19,12 +19,15 @@ test: ## every check and test, those with a real broker too
 	@scripts/test
 
 check: ## formatting, clippy, documentation
+	@scripts/setup test
 	@scripts/check
 
 core: ## the five-second loop: the tests of core
+	@scripts/setup demo
 	@. scripts/env && cargo test --release -p dovetail-core
 
 conformance: ## the conformance cases; CASES=FILE for one of any place
+	@scripts/setup demo
 	@. scripts/env && cargo build --release --workspace --bin conformance && \
 		"$$CARGO_TARGET_DIR/release/conformance" $(CASES)
 
@@ -33,6 +36,7 @@ bench: ## the benchmark workload on a real broker, and the small benchmarks; ROW
 	@scripts/bench
 
 sim: ## fresh seeds of the simulator: SECONDS=60, or SEEDS=N; SEED=N or CASE=FILE with TRACE=1
+	@scripts/setup demo
 	@. scripts/env && cargo build --release --workspace --bin sim && \
 		"$$CARGO_TARGET_DIR/release/sim" $(if $(SEED),--seed $(SEED)) \
 		$(if $(SEEDS),--seeds $(SEEDS)) $(if $(SECONDS),--seconds $(SECONDS)) \

@@ -99,10 +99,9 @@ struct Player<'a> {
     /// Where state on disk lies, for as long as the play lasts.
     _folder: Option<tempfile::TempDir>,
     seen: BTreeMap<String, usize>,
-    /// Late records of each input since a step last asked.
+    /// Late records of each input, and how many of them a step has asked for.
     late: Vec<u64>,
-    /// Late records of each input in all.
-    late_total: Vec<u64>,
+    late_seen: Vec<u64>,
     played: Played,
 }
 
@@ -163,7 +162,7 @@ impl<'a> Player<'a> {
             expiry: expiry_of(&descriptor, &state_ids),
             state_ids,
             late: vec![0; setup.options.inputs.len()],
-            late_total: vec![0; setup.options.inputs.len()],
+            late_seen: vec![0; setup.options.inputs.len()],
             setup,
             parts,
             cluster,
@@ -200,12 +199,8 @@ impl<'a> Player<'a> {
         }
         let Some(turning) = &mut self.turning else { return Ok(()) };
         for committed in turning.committed.drain(..) {
-            let totals = self.late_total.iter_mut();
-            for ((late, total), counts) in
-                self.late.iter_mut().zip(totals).zip(&committed.report.inputs)
-            {
+            for (late, counts) in self.late.iter_mut().zip(&committed.report.inputs) {
                 *late += counts.late;
-                *total += counts.late;
             }
         }
         Ok(())
@@ -374,7 +369,7 @@ impl<'a> Player<'a> {
     fn expect_late(&mut self, step: &Step, counts: &[(String, u64)]) -> Result<()> {
         for (input, expected) in counts {
             let at = usize::from(self.input(input)?.0);
-            let got = std::mem::take(&mut self.late[at]);
+            let got = self.late[at] - std::mem::replace(&mut self.late_seen[at], self.late[at]);
             if got != *expected {
                 let message = format!("expected {expected} late records of `{input}`, got {got}");
                 self.mismatch(step.line, message);
@@ -440,7 +435,7 @@ impl<'a> Player<'a> {
         self.close()?;
         self.played.state = self.state()?;
         let inputs = self.setup.options.inputs.iter().map(|input| input.name.clone());
-        self.played.late = inputs.zip(self.late_total.iter().copied()).collect();
+        self.played.late = inputs.zip(self.late.iter().copied()).collect();
         let outputs = self.collect();
         let line = self.case.line;
         let dead_letters = outputs.get(DEAD_LETTERS).map_or(&[][..], Vec::as_slice);

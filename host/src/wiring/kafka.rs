@@ -255,24 +255,19 @@ impl KafkaBackend {
         let largest_output = written.iter().flatten().map(|topic| topic.max_message_bytes).max();
         let largest = largest_input.into_iter().chain(largest_output).max();
         self.largest_record = largest.unwrap_or(BATCH_BYTES_DEFAULT);
-        let names = config
-            .outputs
-            .iter()
-            .map(|output| (output.name.as_str(), output.topic.as_str()))
-            .chain([("dead_letters", config.dead_letters.topic.as_str())]);
-        let mut accepted: Vec<OutputOptions> = names
-            .clone()
-            .zip(written)
-            .map(|((name, topic), found)| accepted_by(name, topic, found.as_ref()))
+        // Behind the outputs `written` has the dead-letter topic, which no plugin writes to.
+        let outputs = config.outputs.iter().zip(written);
+        let accepted = outputs
+            .map(|(output, found)| accepted_by(&output.name, &output.topic, found.as_ref()))
             .collect();
-        self.written = names
+        let topics = config.outputs.iter().map(|output| output.topic.as_str());
+        self.written = topics
+            .chain([config.dead_letters.topic.as_str()])
             .zip(written)
-            .map(|((_, topic), found)| {
+            .map(|(topic, found)| {
                 found.as_ref().map_or_else(|| unseen(topic), TopicDescription::as_output)
             })
             .collect();
-        // The last one is the dead-letter topic, which the plugin does not write to.
-        accepted.pop();
         let facts = read.iter().map(|topic| InputFacts {
             skew_reference: match topic.timestamp_type {
                 TimestampType::LogAppendTime => SkewReference::RecordTimestamp,

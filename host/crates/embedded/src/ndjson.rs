@@ -19,7 +19,8 @@ use crate::{
     reader::READ_BYTES,
 };
 
-/// A longer line is taken for a file that is not NDJSON.
+/// The largest record, in bytes: a result that is larger is refused, and a longer line of an input
+/// is taken for a file that is not NDJSON.
 pub const RECORD_BYTES_MAX: usize = 64 << 20;
 
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();

@@ -79,8 +79,7 @@ pub struct Tls {
     pub ca_file: Option<PathBuf>,
 }
 
-/// How a connection is secured: neither is `PLAINTEXT`, TLS alone `SSL`, SASL alone
-/// `SASL_PLAINTEXT`, both `SASL_SSL`.
+/// How a connection is secured; what is absent is not used.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Security {
     /// Encryption.

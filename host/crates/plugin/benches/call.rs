@@ -2,19 +2,23 @@
 //!
 //! Goal: at most 0.6 µs of processor time for one read and one write from the overlay.
 
+#[path = "measure/lane_parts.rs"]
+mod lane_parts;
+
 use std::{fs, path::Path, time::Duration};
 
 use bytes::Bytes;
 use criterion::{Criterion, criterion_group, criterion_main};
 use dovetail_core::{
-    context::{Context, ContextParts, Current, Subject},
+    context::{Context, Current, Subject},
     key::Key,
-    options::{CallLimits, OutputOptions},
     plugin::MatchFunction,
     record::{InputIndex, Partition, Record},
-    state::{MemoryStore, StateId},
+    state::MemoryStore,
 };
 use dovetail_plugin::{Engine, Gate, GateOptions, Instance, Limits};
+
+use lane_parts::{context, processor_time};
 
 fn calls(criterion: &mut Criterion) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/guests/misbehaving");
@@ -29,7 +33,7 @@ fn calls(criterion: &mut Criterion) {
 
     let revision = gate.load_bytes(bytes.clone(), "\"\"").expect("a good plugin");
     let mut instance = revision.instantiate(Limits::default());
-    let mut context = Some(context(&revision));
+    let mut context = Some(context(&revision, Box::new(MemoryStore::default())));
     for (name, value) in [
         ("plugin/call, nothing asked", &b"nothing"[..]),
         ("plugin/call, one read and one write", b"bounce 17-bytes-of-value"),
@@ -46,13 +50,6 @@ fn calls(criterion: &mut Criterion) {
             });
         });
     }
-}
-
-/// Returns how long this thread has run on a processor: other work on the machine does not count.
-fn processor_time() -> Duration {
-    let text = fs::read_to_string("/proc/thread-self/schedstat").expect("Linux counts it");
-    let nanos = text.split(' ').next().and_then(|text| text.parse().ok());
-    Duration::from_nanos(nanos.expect("the first number is the time in ns"))
 }
 
 fn call(instance: &mut Instance, slot: &mut Option<Box<Context>>, current: &Current) {
@@ -78,26 +75,6 @@ fn current(value: &'static [u8]) -> Current {
         partition: Partition(3),
         event_time: Some(1_000),
     }
-}
-
-fn context(revision: &dovetail_plugin::Revision) -> Box<Context> {
-    let descriptor = revision.descriptor().clone();
-    let outputs = descriptor.outputs.iter().map(|name| OutputOptions {
-        name: name.clone(),
-        topic: name.clone(),
-        max_record_bytes: 1 << 20,
-        requires_key: false,
-    });
-    let parts = ContextParts {
-        store: Box::new(MemoryStore::default()),
-        inputs: descriptor.inputs.clone(),
-        outputs: outputs.collect(),
-        state_ids: (0..).map(StateId).take(descriptor.states.len()).collect(),
-        descriptor,
-        late_output: None,
-        limits: CallLimits::default(),
-    };
-    Box::new(Context::new(parts, None))
 }
 
 criterion_group!(benches, calls);

@@ -5,21 +5,25 @@
 //! Method: three behaviours to one newer dimension, keys in an order that no prefetcher can guess;
 //! epochs of 1,000 records, whose commit is not part of the figure.
 
+#[path = "measure/lane_parts.rs"]
+mod lane_parts;
+
 use std::{fs, path::Path, time::Duration};
 
 use bytes::Bytes;
 use criterion::{Criterion, criterion_group, criterion_main};
 use dovetail_core::{
-    context::{Context, ContextParts, Current, Subject},
+    context::{Context, Current, Subject},
     epoch::LaneId,
     key::Key,
-    options::{CallLimits, OutputOptions},
     plugin::MatchFunction,
     record::{InputIndex, Partition, Record},
     state::{Clocks, MemoryStore, StateId, StateStore, row},
 };
 use dovetail_plugin::{Engine, Gate, GateOptions, Instance, Limits, Revision};
 use dovetail_state::{Claim, MemoryBudget, StateDirectory};
+
+use lane_parts::{context, processor_time};
 
 const DIMENSION: u32 = 0;
 const BEHAVIOUR: u32 = 1;
@@ -83,23 +87,7 @@ struct Join {
 
 impl Join {
     fn new(revision: &Revision, store: Box<dyn StateStore>) -> Self {
-        let descriptor = revision.descriptor().clone();
-        let outputs = descriptor.outputs.iter().map(|name| OutputOptions {
-            name: name.clone(),
-            topic: name.clone(),
-            max_record_bytes: 1 << 20,
-            requires_key: false,
-        });
-        let parts = ContextParts {
-            store,
-            inputs: descriptor.inputs.clone(),
-            outputs: outputs.collect(),
-            state_ids: (0..).map(StateId).take(descriptor.states.len()).collect(),
-            descriptor,
-            late_output: None,
-            limits: CallLimits::default(),
-        };
-        let context = Some(Box::new(Context::new(parts, None)));
+        let context = Some(context(revision, store));
         Self { instance: revision.instantiate(Limits::default()), context }
     }
 
@@ -121,13 +109,6 @@ impl Join {
         self.context.as_mut().expect("put back by every call").end_epoch();
         taken
     }
-}
-
-/// Returns how long this thread has run on a processor: other work on the machine does not count.
-fn processor_time() -> Duration {
-    let text = fs::read_to_string("/proc/thread-self/schedstat").expect("Linux counts it");
-    let nanos = text.split(' ').next().and_then(|text| text.parse().ok());
-    Duration::from_nanos(nanos.expect("the first number is the time in ns"))
 }
 
 /// Returns a lane's store that knows the dimension of every key: what the plugin itself wrote.
