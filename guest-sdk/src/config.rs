@@ -99,6 +99,53 @@ impl<'de> Deserialize<'de> for Millis {
     }
 }
 
+/// A difference of two times in ms, written as [`Millis`] is, with or without a sign: `-5s`, `10m`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize)]
+pub struct SignedMillis(pub i64);
+
+impl SignedMillis {
+    fn parse(text: &str) -> Option<Self> {
+        let (sign, length) = match text.as_bytes().first() {
+            Some(b'-') => (-1, &text[1..]),
+            Some(b'+') => (1, &text[1..]),
+            _ => (1, text),
+        };
+        Millis::parse(length).map(|length| Self(sign * length.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for SignedMillis {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        struct Visitor;
+
+        impl de::Visitor<'_> for Visitor {
+            type Value = SignedMillis;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a difference of times such as `-30m`, `10s` or a number of ms")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> std::result::Result<SignedMillis, E> {
+                SignedMillis::parse(text)
+                    .ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
+            }
+
+            fn visit_u64<E: de::Error>(self, number: u64) -> std::result::Result<SignedMillis, E> {
+                let Ok(millis) = i64::try_from(number) else {
+                    return Err(E::invalid_value(de::Unexpected::Unsigned(number), &self));
+                };
+                Ok(SignedMillis(millis))
+            }
+
+            fn visit_i64<E: de::Error>(self, number: i64) -> std::result::Result<SignedMillis, E> {
+                Ok(SignedMillis(number))
+            }
+        }
+
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,6 +160,16 @@ mod tests {
         for json in ["\"30\"", "\"m\"", "-1", "\"-5s\"", "1.5", "\"99999999999999999d\"", "true"] {
             assert_eq!(read(json), None, "{json}");
         }
+    }
+
+    #[test]
+    fn differences_of_times_have_a_sign() {
+        let read = |json: &str| serde_json::from_str::<SignedMillis>(json).ok().map(|it| it.0);
+        let expected = [("\"-5s\"", Some(-5_000)), ("\"+2m\"", Some(120_000)), ("-7", Some(-7))];
+        for (json, millis) in expected {
+            assert_eq!(read(json), millis, "{json}");
+        }
+        assert_eq!((read("\"--5s\""), read("\"5\"")), (None, None));
     }
 
     #[test]

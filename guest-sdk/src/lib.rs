@@ -44,7 +44,7 @@
 //! On `wasm32` the calls are the component's imports; natively the same code runs on core's own
 //! call context under [`Harness`], so a unit test sees what a host does.
 //!
-//! May not know: what a join is. Invariant: no clock but the host's, no randomness, no I/O.
+//! Only [`join`] knows what a join is. Invariant: no clock but the host's, no randomness, no I/O.
 
 #[cfg(target_arch = "wasm32")]
 extern crate self as dovetail_sdk;
@@ -65,6 +65,7 @@ mod harness;
 mod hash;
 mod headers;
 mod imports;
+pub mod join;
 pub mod json;
 #[cfg(not(target_arch = "wasm32"))]
 mod native;
@@ -78,7 +79,7 @@ mod state;
 pub use wit_bindgen;
 
 pub use self::{
-    config::Millis,
+    config::{Millis, SignedMillis},
     context::{Context, Level, Position, Timers},
     error::{Error, Result},
     handles::{Counter, Gauge, Histogram, Input, Message, Output},

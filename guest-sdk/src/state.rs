@@ -30,11 +30,19 @@ use crate::{
 const PAGE: u32 = 1_000;
 
 /// One value per key.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub struct ValueState<T> {
     state: u32,
     of: PhantomData<fn() -> T>,
 }
+
+impl<T> Clone for ValueState<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for ValueState<T> {}
 
 impl<T> ValueState<T> {
     pub(crate) fn new(state: u32) -> Self {
@@ -81,11 +89,19 @@ impl<T: Serialize + DeserializeOwned> ValueState<T> {
 }
 
 /// Entries per key, ordered by their own keys.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub struct MapState<K, V> {
     state: u32,
     of: PhantomData<fn() -> (K, V)>,
 }
+
+impl<K, V> Clone for MapState<K, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K, V> Copy for MapState<K, V> {}
 
 impl<K: EntryKey, V: Serialize + DeserializeOwned> MapState<K, V> {
     /// Returns the value of an entry; `None` when it is absent or expired.

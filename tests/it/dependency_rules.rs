@@ -29,7 +29,7 @@ const ARROWS: [(&str, Arrows); 15] = [
     ("dovetail", Arrows::All),
     ("dovetail-tests", Arrows::All),
     ("dovetail-bench-gen", Arrows::Only(&["dovetail-kafka"])),
-    ("dovetail-conformance", Arrows::Only(&["dovetail-core", "dovetail-plugin", "dovetail-sdk"])),
+    ("dovetail-conformance", Arrows::All),
     ("dovetail-sim", Arrows::Only(&["dovetail-core", "dovetail-runtime", "dovetail-sdk"])),
     // Every member below plugins/, examples/ and tests/guests/.
     (GUEST, Arrows::Only(&["dovetail-sdk"])),

@@ -13,11 +13,19 @@ use crate::{
 
 /// Items per key in the order they were added. Each is an entry of its own: adding one does not
 /// rewrite the others.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub struct ListState<T> {
     state: u32,
     of: PhantomData<fn() -> T>,
 }
+
+impl<T> Clone for ListState<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for ListState<T> {}
 
 impl<T> ListState<T> {
     pub(crate) fn new(state: u32) -> Self {

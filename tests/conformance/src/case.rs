@@ -65,6 +65,13 @@ impl Case {
         })
     }
 
+    /// Returns how many elements its joined rows have: left, right and time are not always told.
+    pub(crate) fn joined_length(&self) -> usize {
+        let rows = self.steps.iter().flat_map(|step| &step.expected).filter_map(Value::as_array);
+        let joined = rows.filter(|row| row.first().is_some_and(|name| name == "J"));
+        joined.map(Vec::len).max().unwrap_or(4)
+    }
+
     /// Feeds every step to `run` and compares what it returns.
     pub(crate) fn check(
         &self,

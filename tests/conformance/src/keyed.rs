@@ -1,5 +1,7 @@
 //! A lane over the in-memory ports that a case drives event by event.
 
+use std::ops::ControlFlow;
+
 use bytes::Bytes;
 use dovetail_core::{
     epoch::{Attempt, LaneId, Owner, codec},
@@ -14,9 +16,10 @@ use dovetail_core::{
         CallLimits, CommitOptions, DeadLetterRate, InputOptions, LaneOptions, LatePolicy,
         NullKeyPolicy, OutputOptions, SkewReference, WatermarkRule, WhenAllIdle,
     },
+    output::Target,
     plugin::{MatchFunction, PluginDescriptor},
     record::{DecodedRecord, Decoding, InputIndex, Partition, Record, Source, SourceIndex},
-    state::{MemoryStore, StateStore},
+    state::{MemoryStore, StateStore, row},
 };
 
 /// Makes the handlers of a case anew: after a restore nothing of the old ones is left.
@@ -136,10 +139,11 @@ impl Operator {
         self.step(Event::AtEnd { source: SourceIndex(at), position });
     }
 
-    pub(crate) fn record(&mut self, at: u16, key: &str, time: Option<i64>, value: Vec<u8>) {
+    pub(crate) fn record(&mut self, at: u16, key: &str, time: Option<i64>, value: Option<Vec<u8>>) {
         let offset = self.offsets[usize::from(at)];
         self.offsets[usize::from(at)] += 1;
-        let record = Record { offset, value: Some(value.into()), ..Record::default() };
+        let value = value.map(Bytes::from);
+        let record = Record { offset, value, ..Record::default() };
         let key = Some(Key::new(Bytes::copy_from_slice(key.as_bytes())));
         let records = vec![DecodedRecord { record, decoding: Decoding::Ready { key, time } }];
         self.step(Event::Fetched { source: SourceIndex(at), records });
@@ -167,9 +171,38 @@ impl Operator {
         self.start(lane.into_store());
     }
 
+    /// Commits, and returns the entries that a state has, over all keys in their order.
+    pub(crate) fn entries(&mut self, state: &str) -> Vec<Vec<u8>> {
+        self.step(Event::Close);
+        let at = self.descriptor.states.iter().position(|known| known.name == state);
+        let ids = self.identity().state_ids(&self.descriptor).expect("they are its own");
+        let lane = self.lane.take().expect("a lane runs between restores");
+        let mut store = lane.into_store();
+        let mut entries = Vec::new();
+        let (from, to) = ([row::STATE_PREFIX], [row::STATE_PREFIX + 1]);
+        let mut visit = |key: &[u8], _: &[u8]| {
+            let found = row::parse_state_row(key).expect("the lane wrote it");
+            if at.is_some_and(|at| ids[at] == found.state) {
+                entries.push(found.entry.to_vec());
+            }
+            ControlFlow::Continue(())
+        };
+        store.scan(&from, &to, &mut visit).expect("the in-memory store is always there");
+        self.start(store);
+        entries
+    }
+
     /// Returns the lane's watermark once its timers have fired.
     pub(crate) fn watermark_passed_on(&self) -> i64 {
         self.lane.as_ref().map_or(i64::MIN, |lane| lane.status().watermark)
+    }
+
+    /// Returns the name of an output; none is the dead letters.
+    pub(crate) fn output_name(&self, target: Target) -> Option<&str> {
+        match target {
+            Target::Output(at) => Some(&self.descriptor.outputs[usize::from(at)]),
+            Target::DeadLetters => None,
+        }
     }
 
     /// Returns what was committed since the last call.

@@ -6,6 +6,7 @@
 #![expect(clippy::print_stdout, reason = "the result is what this program is for")]
 
 mod case;
+mod joined;
 mod keyed;
 mod op;
 

@@ -1,5 +1,6 @@
 //! The operations that are known, one module each.
 
+mod interval;
 mod keyed_co;
 mod scheduling;
 mod ttl;
@@ -16,6 +17,9 @@ pub(crate) fn run(case: &Case) -> Result<(), Failure> {
         "combined" => watermarks::combined(case),
         "partition_group" => scheduling::run(case),
         "ttl" => ttl::run(case),
+        "interval_join" | "outer_interval_join" | "semi_interval_join" | "anti_interval_join" => {
+            interval::run(case)
+        }
         other => Err(Failure::Unknown(other.to_owned())),
     }
 }

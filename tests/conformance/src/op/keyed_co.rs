@@ -54,7 +54,7 @@ fn feed(operator: &mut Operator, kind: &str, event: &[Value]) -> Result<(), Stri
         "L" | "R" => {
             let value = event.get(3).ok_or("a record has a value")?.to_string().into_bytes();
             let time = event.get(2).and_then(Value::as_i64);
-            operator.record(u16::from(kind == "R"), text(event, 1)?, time, value);
+            operator.record(u16::from(kind == "R"), text(event, 1)?, time, Some(value));
         }
         "WM" => {
             operator.watermark(0, integer(event, 1)?);

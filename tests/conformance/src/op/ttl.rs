@@ -32,7 +32,7 @@ pub(super) fn run(case: &Case) -> Result<(), Failure> {
             "RESTORE" => operator.restore(),
             "PUT" | "GET" | "KEYS" => {
                 let command = Value::Array(event.to_vec()).to_string().into_bytes();
-                operator.record(0, text(event, 1)?, Some(0), command);
+                operator.record(0, text(event, 1)?, Some(0), Some(command));
             }
             other => return Err(format!("event {other} is not known")),
         }

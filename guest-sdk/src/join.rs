@@ -1,0 +1,23 @@
+//! Parts that joins are made of.
+//!
+//! | part | keeps per key | timers | cost per record |
+//! |---|---|---|---|
+//! | [`Interval`] | nothing | none | arithmetic |
+//! | [`ExpiringBuffer`] | a row per item and a head row | one per key | 1 read, 2 writes; a range is sought, not scanned |
+//! | [`Steps`] | one row while work goes on | none | nothing where the work fits one call |
+//!
+//! A part takes the states it needs from `open`, and the [`crate::Context`] with every call. Each
+//! does one thing; a plugin puts them together and says what a match is.
+//!
+//! Invariant: a part reads what it is asked for and nothing else: a range costs what lies in it,
+//! expiry what expires.
+
+mod expiring;
+mod interval;
+mod steps;
+
+pub use self::{
+    expiring::ExpiringBuffer,
+    interval::{Interval, JoinKind, Side},
+    steps::Steps,
+};
