@@ -4,6 +4,7 @@
 //! standard error. Every listing has `--output json`.
 
 mod build;
+mod checkpoint;
 mod client;
 mod new;
 mod plugin;
@@ -93,6 +94,12 @@ enum Command {
     /// Show timers of a running pipeline.
     #[command(subcommand, after_help = "Example:\n  dovetail timers next -n 5")]
     Timers(timers::TimersCommand),
+    /// List, take, inspect and verify checkpoints.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  dovetail checkpoint list\n  dovetail checkpoint trigger\n  dovetail checkpoint verify"
+    )]
+    Checkpoint(checkpoint::CheckpointCommand),
 }
 
 /// How a listing is printed.
@@ -160,6 +167,7 @@ fn execute(command: Command) -> Result<(), Failure> {
         Command::Status(args) => status::status(&args),
         Command::Plugin(command) => plugin::plugin(command),
         Command::Timers(command) => timers::timers(command),
+        Command::Checkpoint(command) => checkpoint::checkpoint(command),
     }
 }
 

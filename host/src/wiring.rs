@@ -5,6 +5,7 @@
 
 mod admin;
 pub mod backend;
+pub mod checkpoints;
 pub mod embedded;
 pub mod freshness;
 pub mod gate;
@@ -26,6 +27,7 @@ use dovetail_core::{identity::Identity, log::LogError};
 use self::{
     backend::{Backend, Ground, SurveyError},
     gate::PluginGate,
+    lanes::Beginning,
     roles::Fit,
 };
 pub use self::{
@@ -155,7 +157,11 @@ impl std::fmt::Debug for Surveyed {
 pub fn survey(fitted: Fitted, delivery: Delivery) -> Result<Surveyed, Failure> {
     let mut backend = open(&fitted.loaded, delivery)?;
     let ground = look(backend.as_mut(), &fitted.loaded)?;
-    let committed = backend.committed_identity()?;
+    let committed = match backend.beginning()? {
+        Beginning::Nothing => None,
+        Beginning::Genesis(identity) => Some(identity),
+        Beginning::Trimmed(epoch) => Some(checkpoints::identity(&fitted.loaded.config, epoch)?),
+    };
     let identity = identity::configured(
         &fitted.loaded.config,
         &ground,

@@ -155,9 +155,17 @@ fn a_key_given_twice_is_refused() {
 }
 
 #[test]
-fn checkpoint_is_refused_as_not_yet_supported() {
+fn checkpoints_need_a_store_and_have_defaults() {
+    let text = format!("{KAFKA}checkpoint: {{ store: \"file:///mnt/c\" }}\n");
+    let config = load(&text).unwrap().config;
+    let checkpoint = config.checkpoint.unwrap();
+    assert_eq!(checkpoint.store, Path::new("/mnt/c"));
+    assert_eq!((checkpoint.every, checkpoint.keep, checkpoint.timeout), (30_000, 3, 600_000));
+    assert!(load(KAFKA).unwrap().config.checkpoint.is_none());
     let text = format!("{KAFKA}checkpoint: {{ every: 30s }}\n");
-    assert_says(&refusal(&text), &["checkpoints are not yet supported"]);
+    assert_says(&refusal(&text), &["checkpoint: `store` must be said", "file:///"]);
+    let text = format!("{KAFKA}checkpoint: {{ store: \"s3://bucket/c\", keep: 1 }}\n");
+    assert_says(&refusal(&text), &["checkpoint.store", "file:///", "from 2 to"]);
 }
 
 #[test]

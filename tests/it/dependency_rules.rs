@@ -41,13 +41,14 @@ const GUEST_FOLDERS: [&str; 3] = ["plugins/", "examples/", "tests/guests/"];
 const CORE_MAY_USE: [&str; 5] = ["bytes", "foldhash", "hashbrown", "thiserror", "xxhash-rust"];
 
 /// Dependencies that shape what they touch, and the only packages that may name them.
-const OWNERS: [(&str, &[&str]); 9] = [
+const OWNERS: [(&str, &[&str]); 10] = [
     ("rdkafka", &["dovetail-kafka", "dovetail-tests", "dovetail-bench-gen"]),
     ("rdkafka-sys", &["dovetail-kafka", "dovetail-bench-gen"]),
     ("rocksdb", &["dovetail-state"]),
     ("wasmtime", &["dovetail-plugin"]),
     ("axum", &["dovetail-admin"]),
-    ("tokio", &["dovetail-admin"]),
+    ("tokio", &["dovetail-admin", "dovetail-state"]),
+    ("object_store", &["dovetail-state"]),
     ("notify", &["dovetail-runtime"]),
     ("clap", &["dovetail"]),
     ("anyhow", &["dovetail", "dovetail-tests", "dovetail-bench-gen", "dovetail-conformance"]),

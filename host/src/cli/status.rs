@@ -178,6 +178,7 @@ mod tests {
             state_bytes: 31_752,
             recoveries: 0,
             last_doubt: None,
+            checkpoint: None,
             sources: vec![source("impressions"), source("clicks")],
         };
         StatusView {

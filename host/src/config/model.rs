@@ -26,6 +26,8 @@ pub struct Config {
     pub outputs: Vec<OutputConfig>,
     /// Where dead letters go.
     pub dead_letters: DeadLettersConfig,
+    /// Where checkpoints go; none: nothing is uploaded and nothing trimmed.
+    pub checkpoint: Option<CheckpointConfig>,
     /// The directory of the local state.
     pub state_dir: PathBuf,
     /// How many lanes; decided at the first start when not said.
@@ -40,6 +42,19 @@ pub struct Config {
     pub memory: u64,
     /// Where the admin server listens.
     pub admin_listen: SocketAddr,
+}
+
+/// Where checkpoints go, and when.
+#[derive(Debug, Clone)]
+pub struct CheckpointConfig {
+    /// The folder.
+    pub store: PathBuf,
+    /// How often a lane takes one, ms.
+    pub every: i64,
+    /// How many stay.
+    pub keep: usize,
+    /// How long an upload may take, ms.
+    pub timeout: i64,
 }
 
 /// Where records come from and go to.

@@ -11,8 +11,8 @@ use dovetail_core::options::{CommitOptions, DeadLetterRate, WhenAllIdle};
 
 use super::{
     model::{
-        Config, DeadLettersConfig, EmbeddedConfig, LogConfig, OutputConfig, PluginConfig,
-        PluginLimits,
+        CheckpointConfig, Config, DeadLettersConfig, EmbeddedConfig, LogConfig, OutputConfig,
+        PluginConfig, PluginLimits,
     },
     node::Node,
     reader::{Reader, Section},
@@ -52,12 +52,7 @@ pub(super) fn read(reader: &mut Reader, tree: &Node, around: &Surroundings<'_>) 
     let plugin = read_plugin(reader, &mut root, around);
     let outputs = read_outputs(reader, &mut root, is_kafka, around);
     let dead_letters = read_dead_letters(reader, &mut root, &pipeline, is_kafka, around);
-    reader.refuse(
-        &mut root,
-        "checkpoint",
-        "checkpoints are not yet supported",
-        "leave `checkpoint` out: state is rebuilt from the local disk and the journal",
-    );
+    let checkpoint = read_checkpoint(reader, &mut root, around);
     let state_dir = read_state_dir(reader, &mut root, &log, around);
     let lanes = reader
         .optional(&mut root, "lanes", scalars::number(1, 1_024))
@@ -84,6 +79,7 @@ pub(super) fn read(reader: &mut Reader, tree: &Node, around: &Surroundings<'_>) 
         plugin,
         outputs,
         dead_letters,
+        checkpoint,
         state_dir,
         lanes,
         wait_for_input,
@@ -110,6 +106,33 @@ fn read_log(reader: &mut Reader, root: &mut Section<'_>, around: &Surroundings<'
     let sync = reader.or(&mut section, "sync", "false", scalars::boolean);
     reader.close(&section);
     LogConfig::Embedded(EmbeddedConfig { dir: around.resolve(dir), sync })
+}
+
+fn read_checkpoint(
+    reader: &mut Reader,
+    root: &mut Section<'_>,
+    around: &Surroundings<'_>,
+) -> Option<CheckpointConfig> {
+    let is_given = root.has("checkpoint");
+    let mut section = reader.section(root, "checkpoint");
+    if !is_given {
+        return None;
+    }
+    let store = reader.required(
+        &mut section,
+        "store",
+        "where checkpoints go, such as file:///mnt/checkpoints/my-pipeline",
+        scalars::folder_url,
+    );
+    let keep = reader.or(&mut section, "keep", "3", scalars::number(2, 1_000));
+    let checkpoint = CheckpointConfig {
+        store: around.resolve(store),
+        every: reader.or(&mut section, "every", "30s", scalars::positive_duration),
+        keep: usize::try_from(keep).expect("at most 1,000"),
+        timeout: reader.or(&mut section, "timeout", "10m", scalars::positive_duration),
+    };
+    reader.close(&section);
+    Some(checkpoint)
 }
 
 fn read_plugin(

@@ -18,6 +18,20 @@ pub(super) fn path(scalar: &Scalar) -> Result<PathBuf, String> {
     if scalar.text.is_empty() { Err("a path".to_owned()) } else { Ok(scalar.text.clone().into()) }
 }
 
+/// A folder as a URL: `file:///absolute` or `file:relative`.
+pub(super) fn folder_url(scalar: &Scalar) -> Result<PathBuf, String> {
+    let text = &scalar.text;
+    let folder = match text.strip_prefix("file://") {
+        Some(absolute) => Some(absolute).filter(|path| path.starts_with('/')),
+        None => text.strip_prefix("file:").filter(|path| !path.is_empty()),
+    };
+    folder.map(PathBuf::from).ok_or_else(|| {
+        "a folder as file:///absolute/path or file:relative/path (object stores are not yet \
+         supported: mount one)"
+            .to_owned()
+    })
+}
+
 /// A Kafka topic's name.
 pub(super) fn topic(scalar: &Scalar) -> Result<String, String> {
     let is_legal = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);

@@ -26,7 +26,7 @@ use dovetail_core::{
 };
 use dovetail_runtime::{
     LaneSetup, PipelineSetup,
-    acquire::acquire,
+    acquire::{Predecessor, acquire},
     setup::expiry_of,
     tick::{LaneLoop, TickOutcome, tick},
 };
@@ -146,6 +146,8 @@ impl<'a> Player<'a> {
             options,
             owner: Owner { host: "sandbox".to_owned(), pid: 0, started_at: 0 },
             transaction_timeout: 0,
+            checkpoints: None,
+            untrimmed: None,
         };
         let parts = LaneSetup {
             lane: LaneId(0),
@@ -181,8 +183,8 @@ impl<'a> Player<'a> {
         self.attempt += 1;
         let attempt = Attempt(self.attempt);
         let now = self.clock.0;
-        let acquired =
-            acquire(&mut self.parts, &self.setup, Some(store), attempt, now, &mut |_| {})?;
+        let before = Predecessor { store: Some(store), identity: None };
+        let acquired = acquire(&mut self.parts, &self.setup, before, attempt, now, &mut |_| {})?;
         self.turning = Some(LaneLoop::new(acquired.lane, self.parts.sources.clone()));
         self.settle()
     }

@@ -2,7 +2,7 @@
 
 use dovetail_core::{epoch::LaneId, log::Log, options::OutputOptions, record::Source};
 
-use super::{options::InputFacts, roles::Fit, sample::Sampled};
+use super::{lanes::Beginning, options::InputFacts, roles::Fit, sample::Sampled};
 use crate::{
     config::{Loaded, model::InputConfig, report::Problem},
     failure::Failure,
@@ -32,12 +32,13 @@ pub trait Backend {
     /// Everything that is missing or contradicts itself.
     fn survey(&mut self, loaded: &Loaded) -> Result<Ground, SurveyError>;
 
-    /// Returns the identity that was committed at the first start; `None` before it.
+    /// Returns how the journal of the first lane begins: it holds the identity that was committed at
+    /// the first start.
     ///
     /// # Errors
     ///
     /// When the journal cannot be read.
-    fn committed_identity(&mut self) -> Result<Option<dovetail_core::identity::Identity>, Failure>;
+    fn beginning(&mut self) -> Result<Beginning, Failure>;
 
     /// Makes what may be made: topics with `create: true`, the journal.
     ///

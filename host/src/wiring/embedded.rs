@@ -10,7 +10,6 @@ use std::{
 
 use dovetail_core::{
     epoch::LaneId,
-    identity::Identity,
     log::Log,
     options::OutputOptions,
     record::{Partition, Record, Source},
@@ -22,7 +21,7 @@ use dovetail_embedded::{
 
 use super::{
     backend::{Backend, Ground, SurveyError},
-    lanes::GenesisReader,
+    lanes::{Beginning, BeginningReader},
     options::InputFacts,
     roles::Fit,
     sample::Sampled,
@@ -158,14 +157,14 @@ impl Backend for EmbeddedBackend {
         })
     }
 
-    fn committed_identity(&mut self) -> Result<Option<Identity>, Failure> {
+    fn beginning(&mut self) -> Result<Beginning, Failure> {
         let journal = format!("{}.journal", self.config.pipeline);
-        let Some(cluster) = &self.cluster else { return Ok(None) };
+        let Some(cluster) = &self.cluster else { return Ok(Beginning::Nothing) };
         if cluster.partitions(&journal).is_none() {
-            return Ok(None);
+            return Ok(Beginning::Nothing);
         }
         let records = cluster.read_topic(&journal).map_err(|error| failure(&error))?;
-        let mut genesis = GenesisReader::default();
+        let mut genesis = BeginningReader::default();
         for (_, record) in records.iter().filter(|(partition, _)| partition.0 == 0) {
             let chunk = record.value.clone().unwrap_or_default();
             if genesis.take(record.offset, &chunk).is_break() {

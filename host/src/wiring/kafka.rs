@@ -4,7 +4,6 @@ use std::{collections::BTreeMap, time::Duration};
 
 use dovetail_core::{
     epoch::LaneId,
-    identity::Identity,
     log::Log,
     options::{OutputOptions, SkewReference},
     record::Source,
@@ -22,7 +21,7 @@ use dovetail_runtime::clock::SystemClock;
 
 use super::{
     backend::{Backend, Ground, SurveyError},
-    lanes::GenesisReader,
+    lanes::{Beginning, BeginningReader},
     options::{InputFacts, place},
     roles::Fit,
     sample::Sampled,
@@ -161,14 +160,14 @@ impl Backend for KafkaBackend {
         Ok(self.ground(config, &read, written))
     }
 
-    fn committed_identity(&mut self) -> Result<Option<Identity>, Failure> {
+    fn beginning(&mut self) -> Result<Beginning, Failure> {
         let journal = journal_topic(&self.config.pipeline);
         if self.topics(&[&journal])?.iter().all(Option::is_none) {
-            return Ok(None);
+            return Ok(Beginning::Nothing);
         }
         let fit = Fit { roles: Vec::new(), outputs: Vec::new(), late_output: None };
         let mut log = self.lane_log(LaneId(0), 1, &[], &fit)?;
-        let mut genesis = GenesisReader::default();
+        let mut genesis = BeginningReader::default();
         log.read_journal(0, &mut |offset, chunk| genesis.take(offset, &chunk))
             .and_then(|_end| genesis.finish())
             .map_err(|error| super::log_failure(&error))
@@ -279,17 +278,9 @@ impl KafkaBackend {
             partitions: read.first().map_or(1, |topic| topic.partitions),
             inputs: facts.collect(),
             outputs: accepted,
-            warnings: vec![nothing_trimmed(&config.pipeline)],
+            warnings: super::checkpoints::untrimmed(config).into_iter().collect(),
         }
     }
-}
-
-fn nothing_trimmed(pipeline: &str) -> String {
-    format!(
-        "there are no checkpoints: nothing is trimmed from `{}`, which grows with every commit, and \
-         a start without the local state reads all of it",
-        journal_topic(pipeline)
-    )
 }
 
 /// A topic that is not there yet.

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use bytes::Bytes;
 use dovetail_core::{
-    epoch::{LaneId, chunk::Assembler, codec},
+    epoch::{Epoch, EpochRecord, LaneId, chunk::Assembler, codec},
     identity::Identity,
     log::LogError,
     record::{InputIndex, Partition, Source},
@@ -35,14 +35,25 @@ pub fn sources(lane: LaneId, lanes: u16, inputs: usize, partitions: u16) -> Vec<
         .collect()
 }
 
-/// Finds the identity in the genesis record: the first of a lane's journal.
-#[derive(Debug, Default)]
-pub struct GenesisReader {
-    assembler: Assembler,
-    found: Option<Result<Option<Identity>, LogError>>,
+/// How a lane's journal begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Beginning {
+    /// It is empty: the pipeline has never run.
+    Nothing,
+    /// With the genesis record, which holds the identity.
+    Genesis(Identity),
+    /// With a later epoch: what was before is trimmed.
+    Trimmed(Epoch),
 }
 
-impl GenesisReader {
+/// Finds out how a journal begins, from its first records.
+#[derive(Debug, Default)]
+pub struct BeginningReader {
+    assembler: Assembler,
+    found: Option<Result<Beginning, LogError>>,
+}
+
+impl BeginningReader {
     /// Takes the next journal record; breaks when it has seen enough.
     pub fn take(&mut self, offset: i64, chunk: &Bytes) -> ControlFlow<()> {
         let damaged = |what: String| {
@@ -50,8 +61,11 @@ impl GenesisReader {
         };
         self.found = match self.assembler.add(chunk) {
             Ok(None) => return ControlFlow::Continue(()),
-            Ok(Some(bytes)) => Some(match codec::decode(&bytes) {
-                Ok(epoch) => Ok(epoch.record.identity),
+            Ok(Some(bytes)) => Some(match codec::decode(&bytes).map(|epoch| epoch.record) {
+                Ok(EpochRecord { identity: Some(identity), .. }) => {
+                    Ok(Beginning::Genesis(identity))
+                }
+                Ok(record) => Ok(Beginning::Trimmed(record.epoch)),
                 Err(error) => damaged(error.to_string()),
             }),
             Err(error) => Some(damaged(error.to_string())),
@@ -59,13 +73,13 @@ impl GenesisReader {
         ControlFlow::Break(())
     }
 
-    /// Returns the identity; `None` when the pipeline has never run.
+    /// Returns what was found.
     ///
     /// # Errors
     ///
     /// When the journal cannot be understood.
-    pub fn finish(self) -> Result<Option<Identity>, LogError> {
-        self.found.unwrap_or(Ok(None))
+    pub fn finish(self) -> Result<Beginning, LogError> {
+        self.found.unwrap_or(Ok(Beginning::Nothing))
     }
 }
 

@@ -23,7 +23,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use super::{
     Fitted, Surveyed,
     backend::{Backend, Ground},
-    gate,
+    checkpoints, gate,
     gate::{FittedRevision, PluginGate},
     lanes, options, port,
     roles::Fit,
@@ -67,7 +67,7 @@ pub fn run(surveyed: Surveyed) -> Result<Ended, Failure> {
     let token = directory.admin_token().map_err(|error| Failure::internal(error.to_string()))?;
     let digest = revision.digest().to_owned();
     let revision = FittedRevision::new(revision, fit.clone(), &ground.outputs, gate.limits());
-    let setup = pipeline_setup(config, &ground, &fit, identity, Arc::new(revision));
+    let setup = pipeline_setup(config, &ground, &fit, identity, Arc::new(revision))?;
     let outputs = ground.outputs.clone();
     let names = fit.outputs.iter().map(|at| config.outputs[*at].name.clone()).collect();
     let later = Later { gate, loaded: Arc::clone(&loaded), fit, outputs, digest };
@@ -104,10 +104,19 @@ fn pipeline_setup(
     fit: &Fit,
     identity: Identity,
     revision: Arc<dyn Revision>,
-) -> PipelineSetup {
+) -> Result<PipelineSetup, Failure> {
     let options = options::lane_options(config, &ground.inputs, fit, &ground.outputs);
     let (owner, transaction_timeout) = (owner(), transaction_timeout(config));
-    PipelineSetup { identity, options, owner, revision, transaction_timeout }
+    let checkpoints = checkpoints::setup(config)?;
+    Ok(PipelineSetup {
+        identity,
+        options,
+        owner,
+        revision,
+        transaction_timeout,
+        checkpoints,
+        untrimmed: checkpoints::untrimmed(config),
+    })
 }
 
 fn lane_setups(

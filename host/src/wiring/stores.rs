@@ -3,6 +3,7 @@
 //! Keeps: a damaged database is moved aside and filled again from the journal, never repaired.
 
 use dovetail_core::{
+    checkpoint::Restoring,
     epoch::LaneId,
     state::{ExpiryTable, StateStore, StoreError},
 };
@@ -43,6 +44,10 @@ impl OpenStore for LaneStores {
         if let Some(open) = &self.open {
             open.set(expiry.clone());
         }
+    }
+
+    fn restore(&mut self) -> Result<Box<dyn Restoring + '_>, StoreError> {
+        self.directory.restore_lane(self.lane).map(|restoring| restoring as Box<dyn Restoring>)
     }
 
     fn set_aside(&mut self, why: &str) -> Result<(), StoreError> {

@@ -18,7 +18,7 @@ use dovetail_core::{
     epoch::{JournaledEpoch, StoredHead, chunk::Assembler, codec},
     log::{CommittedOffset, Fetched, Log, LogError, Transaction, Waker},
     record::{Record, Source, SourceIndex},
-    recovery::{Facts, JournalFact, JournalFacts},
+    recovery::{CheckpointFacts, Facts, JournalFact, JournalFacts},
 };
 
 use self::commit::Failed;
@@ -63,6 +63,7 @@ impl Observed {
             stored: self.stored.clone(),
             is_journal_short: self.is_journal_short,
             last: self.last,
+            checkpoints: CheckpointFacts::default(),
         }
     }
 }

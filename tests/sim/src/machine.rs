@@ -456,5 +456,7 @@ fn pipeline(knobs: &Knobs, process: Process, revision: Arc<SimRevision>) -> Pipe
         },
         revision,
         transaction_timeout: knobs.transaction_timeout,
+        checkpoints: None,
+        untrimmed: None,
     }
 }

@@ -91,6 +91,8 @@ pub fn row_of(facts: &Facts) -> (Row, Plan) {
             (Some(_), false) => Row::StoreBehind,
         },
         Plan::RebuildStore { .. } => rebuilt(facts),
+        Plan::Restore => Row::StoreMissing,
+        Plan::PassOver { .. } | Plan::AwaitCheckpoints { .. } => Row::JournalTooShort,
         Plan::Halt(_) => halted(facts),
     };
     (row, plan)

@@ -18,7 +18,10 @@ use serde::Deserialize;
 use crate::{
     guard,
     server::Push,
-    view::{Failure, PushedView, ReadyView, RevisionView, StatusView, TimerView},
+    view::{
+        CheckpointTriggeredView, Failure, PushedView, ReadyView, RevisionView, StatusView,
+        TimerView,
+    },
 };
 
 /// A lane's loop that has not turned for this long is stuck: longer than any call to the broker
@@ -41,6 +44,7 @@ pub(crate) struct App {
 pub(crate) fn router(app: App, push_bytes_max: usize) -> Router {
     let changes = Router::new()
         .route("/api/v1/plugin", post(push))
+        .route("/api/v1/checkpoint", post(checkpoint))
         .route("/api/v1/stop", post(stop))
         .layer(DefaultBodyLimit::max(push_bytes_max))
         .route_layer(middleware::from_fn_with_state(app.clone(), guard::changes));
@@ -120,6 +124,14 @@ async fn push(State(app): State<App>, body: Bytes) -> Response {
             };
             failure(status, error.to_string())
         }
+    })
+    .await
+}
+
+async fn checkpoint(State(app): State<App>) -> Response {
+    off_the_loop(move || {
+        let taken = app.handle.checkpoint().into_iter().map(CheckpointTriggeredView::from);
+        Json(taken.collect::<Vec<_>>()).into_response()
     })
     .await
 }

@@ -2,6 +2,8 @@
 //!
 //! Times are numbers (ms since the Unix epoch) and text (RFC 3339) side by side.
 
+mod checkpoint;
+
 use std::collections::BTreeMap;
 
 use dovetail_core::{
@@ -19,6 +21,7 @@ use dovetail_runtime::{
 };
 use serde::{Deserialize, Serialize};
 
+pub use self::checkpoint::{CheckpointStatusView, CheckpointTriggeredView, PublishedView};
 use crate::time_text::{rfc3339, watermark};
 
 /// An error.
@@ -147,6 +150,8 @@ pub struct LaneStatusView {
     pub recoveries: u64,
     /// The last doubt.
     pub last_doubt: Option<String>,
+    /// Its checkpoints; absent without a checkpoint store.
+    pub checkpoint: Option<CheckpointStatusView>,
     /// Its sources.
     pub sources: Vec<SourceView>,
 }
@@ -327,6 +332,7 @@ fn lane(names: &Names, view: &LaneView, now: i64) -> LaneStatusView {
         state_bytes: status.map_or(0, |status| status.state.bytes),
         recoveries: view.recoveries,
         last_doubt: view.last_doubt.clone(),
+        checkpoint: view.checkpoints.clone().map(CheckpointStatusView::from),
         sources: sources(names, status),
     }
 }

@@ -182,6 +182,8 @@ fn setup() -> PipelineSetup {
             ..PluginDescriptor::default()
         })),
         transaction_timeout: 1_000,
+        checkpoints: None,
+        untrimmed: None,
     }
 }
 

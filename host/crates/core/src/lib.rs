@@ -3,15 +3,16 @@
 //! Knows no Kafka, RocksDB, Wasm, HTTP or JSON. It has no clock, randomness, threads or I/O:
 //! time arrives in events, everything it wants done leaves as an [`lane::Effect`], and what lies
 //! outside is reached through the ports ([`log::Log`], [`state::StateStore`],
-//! [`plugin::MatchFunction`], [`clock::Clock`]).
+//! [`plugin::MatchFunction`], [`checkpoint::CheckpointStore`], [`clock::Clock`]).
 //!
 //! Invariant: the same events give the same effects, byte for byte.
 //!
 //! Reading order: [`record`], [`time`], [`watermark`], [`schedule`], [`state`], [`timers`],
-//! [`context`], [`lane`], [`epoch`], [`recovery`].
+//! [`context`], [`lane`], [`epoch`], [`recovery`], [`checkpoint`].
 #![forbid(unsafe_code)]
 #![deny(clippy::wildcard_enum_match_arm, clippy::iter_over_hash_type, clippy::float_arithmetic)]
 
+pub mod checkpoint;
 pub mod clock;
 pub mod context;
 pub mod copartition;

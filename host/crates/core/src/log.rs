@@ -115,6 +115,9 @@ pub enum LogError {
 /// Wakes a lane that waits in [`Log::wait`]; may be called from any thread.
 pub type Waker = Arc<dyn Fn() + Send + Sync>;
 
+/// Removes journal records before an offset; may be called from any thread.
+pub type Trimmer = Arc<dyn Fn(i64) -> Result<(), LogError> + Send + Sync>;
+
 /// The log port of one lane. Sources are numbered in lane order: by input, then partition.
 pub trait Log: Send {
     /// Becomes the lane's only writer. Drops every client that was in use and makes new ones.
@@ -171,6 +174,11 @@ pub trait Log: Send {
 
     /// Returns a way to end [`Log::wait`] early.
     fn waker(&self) -> Waker;
+
+    /// Returns a way to trim the lane's journal; `None` where it is never trimmed.
+    fn trimmer(&self) -> Option<Trimmer> {
+        None
+    }
 
     /// Hands over a flag that is raised when the lane is to stop. While it is raised, whatever
     /// belongs to acquiring a lane gives up soon, with [`LogError::Doubt`], instead of waiting for

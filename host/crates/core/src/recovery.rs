@@ -1,8 +1,9 @@
 //! Decides how a lane goes on, from what was observed: a pure, total function.
 //!
 //! M is what the offsets say was committed, J the last record of the journal, D what the local
-//! store has applied. Kafka's commit is the only commit point, so D never decides what was
-//! committed; it only saves replaying.
+//! store has applied, C a checkpoint. Kafka's commit is the only commit point, so neither D nor C
+//! decides what was committed; they only save replaying, and stand in for a journal that was
+//! trimmed. C is judged by what D is judged by: the journal must go on from it.
 
 use crate::epoch::{Attempt, Epoch, StoredHead, metadata::CommitMetadata};
 use crate::log::CommittedOffset;
@@ -62,6 +63,29 @@ impl FromIterator<JournalFact> for JournalFacts {
     }
 }
 
+/// A checkpoint, as far as the decision needs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CheckpointFact {
+    /// The epoch whose end it holds.
+    pub epoch: Epoch,
+    /// Who wrote that epoch.
+    pub attempt: Attempt,
+    /// The hash of that epoch's record.
+    pub hash: u64,
+}
+
+/// What is known of a lane's checkpoints; the default is a pipeline without a checkpoint store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CheckpointFacts {
+    /// Whether there is a store that did not answer.
+    pub is_unknown: bool,
+    /// The newest epoch of any.
+    pub newest: Option<Epoch>,
+    /// The newest that was neither passed over nor found damaged. Where there is no local state, the
+    /// journal was read from behind it.
+    pub candidate: Option<CheckpointFact>,
+}
+
 /// Everything that was observed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Facts {
@@ -75,26 +99,43 @@ pub struct Facts {
     pub is_journal_short: bool,
     /// The journal's last record, looked up where [`Self::wants_last`] says so.
     pub last: Option<JournalFact>,
+    /// The lane's checkpoints.
+    pub checkpoints: CheckpointFacts,
 }
 
+/// Epoch, attempt and hash of a record: what makes it this one and no other.
+type RecordName = (Epoch, Attempt, u64);
+
 impl Facts {
-    /// Returns whether the journal's last record must be looked up: nothing lies behind the store,
-    /// and the offsets do not confirm it or the journal has lost something.
+    /// Returns whether the journal's last record must be looked up: nothing lies behind the store
+    /// (or, without one, behind the checkpoint), and the offsets do not confirm it or the journal
+    /// has lost something.
     #[must_use]
     pub fn wants_last(&self) -> bool {
-        let Some(stored) = &self.stored else { return false };
+        let Some(base) = self.base() else { return false };
         let confirms = |offset: &Option<CommittedOffset>| {
             let metadata = offset.as_ref().map(|offset| offset.metadata.parse::<CommitMetadata>());
-            matches!(metadata, Some(Ok(metadata)) if is_at(stored, &metadata))
+            matches!(metadata, Some(Ok(metadata)) if name_of(&metadata) == base)
         };
         let is_confirmed = !self.is_journal_short && self.committed.iter().all(confirms);
         self.journal.is_empty() && !is_confirmed
     }
+
+    /// Returns what the journal was read from behind: the local state, else a checkpoint.
+    fn base(&self) -> Option<RecordName> {
+        let candidate = self.checkpoints.candidate.map(|it| (it.epoch, it.attempt, it.hash));
+        let stored = self.stored.as_ref();
+        stored.map(|head| (head.record.epoch, head.record.attempt, head.hash)).or(candidate)
+    }
+
+    /// Returns the last record that is known.
+    fn last_known(&self) -> Option<RecordName> {
+        self.journal.last.or(self.last).as_ref().map(identity_of)
+    }
 }
 
-fn is_at(stored: &StoredHead, metadata: &CommitMetadata) -> bool {
-    let record = &stored.record;
-    (record.epoch, record.attempt, stored.hash) == (metadata.epoch, metadata.attempt, metadata.hash)
+fn name_of(metadata: &CommitMetadata) -> RecordName {
+    (metadata.epoch, metadata.attempt, metadata.hash)
 }
 
 /// How the lane goes on.
@@ -113,6 +154,19 @@ pub enum Plan {
     /// one, decide again.
     RebuildStore {
         /// What was found.
+        found: String,
+    },
+    /// There is no local state: restore the candidate, decide again.
+    Restore,
+    /// The candidate is not of this history, or the journal does not reach back to it: take the
+    /// checkpoint before it, decide again.
+    PassOver {
+        /// What was found.
+        found: String,
+    },
+    /// Nothing can be decided before the checkpoint store has answered.
+    AwaitCheckpoints {
+        /// Why not.
         found: String,
     },
     /// An operator must decide.
@@ -142,23 +196,27 @@ pub fn decide(facts: &Facts) -> Plan {
         Ok(committed) => committed,
         Err(plan) => return plan,
     };
-    if let Some(plan) = broken_chain(&facts.journal) {
+    let exception = broken_chain(&facts.journal)
+        .or_else(|| nothing_else(facts, committed.as_ref()))
+        .or_else(|| checkpoint_ahead(facts, committed.as_ref()))
+        .or_else(|| foreign_base(facts, committed.as_ref()));
+    if let Some(plan) = exception {
         return plan;
     }
-    if let Some(plan) = store_alone(facts, committed.as_ref()) {
-        return plan;
-    }
-    if let Some(plan) = foreign_store(facts, committed.as_ref()) {
-        return plan;
-    }
-    let stored =
-        facts.stored.as_ref().map(|head| (head.record.epoch, head.record.attempt, head.hash));
-    let last = facts.journal.last.or(facts.last).as_ref().map(identity_of).or(stored);
-    match (committed, last) {
+    let last = facts.last_known().or(facts.base());
+    let plan = match (committed, last) {
+        (None, None) if facts.checkpoints.is_unknown => Plan::AwaitCheckpoints {
+            found: "no trace of an earlier run but what the checkpoint store may hold".to_owned(),
+        },
         (None, None) => Plan::Genesis,
         (None, Some((target, ..))) => Plan::Resume { target, repairs_offsets: true },
         (Some(committed), None) => no_journal(&committed),
         (Some(committed), Some(last)) => compare(&committed, last),
+    };
+    let is_restored_first = facts.stored.is_none() && facts.base().is_some();
+    match (&plan, is_restored_first) {
+        (Plan::Resume { .. }, true) => Plan::Restore,
+        _ => plan,
     }
 }
 
@@ -174,19 +232,41 @@ fn no_journal(committed: &CommitMetadata) -> Plan {
     )
 }
 
-/// A store that neither the offsets nor the journal confirm is kept, and not trusted.
-fn store_alone(facts: &Facts, committed: Option<&CommitMetadata>) -> Option<Plan> {
+/// State that neither the offsets nor the journal confirm is kept, and not trusted.
+fn nothing_else(facts: &Facts, committed: Option<&CommitMetadata>) -> Option<Plan> {
     if !facts.wants_last() || facts.last.is_some() {
         return None;
     }
+    let found = match &facts.stored {
+        Some(_) => "applied state but neither committed offsets nor a journal",
+        None => "a checkpoint but neither committed offsets nor a journal",
+    };
     Some(match committed {
         Some(committed) => no_journal(committed),
         None => halt(
-            "applied state but neither committed offsets nor a journal",
+            found,
             "the pipeline's topics or group were deleted, or this is another cluster",
-            "restore them, or start under another name or with an empty state directory",
+            "restore them, or start under another name or with an empty state directory and \
+             checkpoint store",
         ),
     })
+}
+
+/// Only committed epochs are frozen: a checkpoint ahead of all that is committed tells of a loss.
+fn checkpoint_ahead(facts: &Facts, committed: Option<&CommitMetadata>) -> Option<Plan> {
+    let newest = facts.checkpoints.newest?;
+    let known = committed.map(|committed| committed.epoch);
+    let known = known.max(facts.last_known().map(|(epoch, ..)| epoch));
+    if known.is_some_and(|known| newest <= known) {
+        return None;
+    }
+    let known = known.map_or("nothing".to_owned(), |known| format!("epoch {}", known.0));
+    Some(halt(
+        format!("a checkpoint of epoch {} but {known} in journal and offsets", newest.0),
+        "both lost records: an unclean leader election, or topics restored from a copy; or the \
+         checkpoint store is another pipeline's",
+        "restore the topics; or give this pipeline its own `checkpoint.store`",
+    ))
 }
 
 fn compare(committed: &CommitMetadata, last: (Epoch, Attempt, u64)) -> Plan {
@@ -256,35 +336,33 @@ fn broken_chain(journal: &JournalFacts) -> Option<Plan> {
     ))
 }
 
-/// The store must be continued by what the journal holds behind it, or end where the journal ends;
-/// without a store the journal must begin at genesis.
+/// What state is built from must be continued by what the journal holds behind it, or end where the
+/// journal ends; without any the journal must begin at genesis.
 ///
 /// A store is given up only for a journal that ends where the offsets say: it may be the last copy.
-fn foreign_store(facts: &Facts, committed: Option<&CommitMetadata>) -> Option<Plan> {
+fn foreign_base(facts: &Facts, committed: Option<&CommitMetadata>) -> Option<Plan> {
     let first = &facts.journal.first;
-    let Some(stored) = &facts.stored else {
-        return first.filter(|first| first.epoch != Epoch::GENESIS).map(|first| {
-            halt(
-                format!("no local state, and a journal that begins at epoch {}", first.epoch.0),
-                "keyed state cannot be rebuilt from it",
-                "bring back the state directory, or start under another name",
-            )
-        });
+    let Some((epoch, attempt, hash)) = facts.base() else {
+        let first = first.filter(|first| first.epoch != Epoch::GENESIS)?;
+        return Some(no_base(facts, first.epoch));
     };
-    let epoch = stored.record.epoch;
     let is_ours = match (first, &facts.last) {
-        (Some(first), _) => first.epoch == epoch.next() && first.previous_hash == stored.hash,
-        (None, Some(last)) => identity_of(last) == (epoch, stored.record.attempt, stored.hash),
+        (Some(first), _) => first.epoch == epoch.next() && first.previous_hash == hash,
+        (None, Some(last)) => identity_of(last) == (epoch, attempt, hash),
         (None, None) => true,
     };
     if is_ours {
         return None;
     }
-    let last = facts.journal.last.or(facts.last).as_ref().map(identity_of);
-    if let (Some(committed), Some(last)) = (committed, last)
+    if let (Some(committed), Some(last)) = (committed, facts.last_known())
         && let Plan::Halt(halt) = compare(committed, last)
     {
         return Some(Plan::Halt(halt));
+    }
+    if facts.stored.is_none() {
+        return Some(Plan::PassOver {
+            found: format!("a checkpoint of epoch {} that the journal does not continue", epoch.0),
+        });
     }
     if facts.is_journal_short && committed.is_none() {
         return Some(halt(
@@ -298,6 +376,19 @@ fn foreign_store(facts: &Facts, committed: Option<&CommitMetadata>) -> Option<Pl
     Some(Plan::RebuildStore {
         found: format!("local state at epoch {} that the journal does not continue", epoch.0),
     })
+}
+
+/// A trimmed journal needs a checkpoint to begin from.
+fn no_base(facts: &Facts, first: Epoch) -> Plan {
+    let found = format!("no local state, and a journal that begins at epoch {}", first.0);
+    if facts.checkpoints.is_unknown {
+        return Plan::AwaitCheckpoints { found };
+    }
+    halt(
+        format!("{found}, and no checkpoint that it continues"),
+        "keyed state cannot be rebuilt from it",
+        "bring back the state directory or the checkpoint store, or start under another name",
+    )
 }
 
 #[cfg(test)]

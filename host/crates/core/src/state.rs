@@ -12,6 +12,8 @@ use std::ops::ControlFlow;
 
 use bytes::Bytes;
 
+use crate::checkpoint::Frozen;
+
 pub use self::{
     expiry::{Clocks, ExpiryTable},
     memory::MemoryStore,
@@ -99,6 +101,17 @@ pub trait StateStore: Send {
 
     /// Returns how much is stored.
     fn size(&self) -> StateSize;
+
+    /// Freezes what is applied at some epoch, without making the caller wait: `None` = what it needs
+    /// is on its way, ask again after the next epoch. The frozen epoch may be older than the last
+    /// applied one. The default is for stores that nobody takes checkpoints of.
+    ///
+    /// # Errors
+    ///
+    /// When the store fails; it goes on as before.
+    fn freeze(&mut self) -> Result<Option<Box<dyn Frozen>>, StoreError> {
+        Err(StoreError::Unavailable("this store cannot be frozen".to_owned()))
+    }
 
     /// Drops everything, to be filled again from the journal.
     ///

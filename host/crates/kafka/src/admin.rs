@@ -14,6 +14,7 @@ use dovetail_core::log::LogError;
 use rdkafka::{
     admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication},
     consumer::{BaseConsumer, Consumer as _},
+    topic_partition_list::{Offset, TopicPartitionList},
     types::RDKafkaErrorCode as Code,
 };
 
@@ -294,6 +295,28 @@ impl Cluster {
         }
         Err(ClusterError::TopicDiffers { topic: name.to_owned(), differences })
     }
+}
+
+/// Removes a journal partition's records before an offset.
+pub(crate) fn trim(
+    connection: &Connection,
+    topic: &str,
+    partition: i32,
+    before: i64,
+) -> Result<(), LogError> {
+    let doubt = |cause: String| {
+        LogError::Doubt(format!("{topic}[{partition}], removing what is before {before}: {cause}"))
+    };
+    let admin = connect::admin(connection).map_err(|error| doubt(error.to_string()))?;
+    let mut list = TopicPartitionList::new();
+    list.add_partition_offset(topic, partition, Offset::Offset(before))
+        .map_err(|error| doubt(error.to_string()))?;
+    let answer = block_on(admin.delete_records(&list, &options()));
+    let answer = answer.map_err(|error| doubt(error.to_string()))?;
+    for element in answer.elements() {
+        element.error().map_err(|error| doubt(error.to_string()))?;
+    }
+    Ok(())
 }
 
 fn journal_differences(found: &TopicDescription, lanes: u16) -> Vec<String> {

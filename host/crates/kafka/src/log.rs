@@ -15,11 +15,12 @@ use std::{
 use bytes::Bytes;
 use dovetail_core::{
     clock::Clock,
-    log::{CommittedOffset, Fetched, Log, LogError, Transaction, Waker},
+    log::{CommittedOffset, Fetched, Log, LogError, Transaction, Trimmer, Waker},
 };
 use rdkafka_sys::types::RDKafkaErrorCode as Code;
 
 use crate::{
+    admin,
     consumer::LaneConsumer,
     failure::of_call,
     ffi::{Failure, Signal},
@@ -217,6 +218,16 @@ impl Log for KafkaLog {
     fn waker(&self) -> Waker {
         let signal = Arc::clone(&self.signal);
         Arc::new(move || signal.raise())
+    }
+
+    fn trimmer(&self) -> Option<Trimmer> {
+        if !self.options.exactly_once {
+            return None;
+        }
+        let (connection, topic) =
+            (self.options.connection.clone(), self.options.journal_topic.clone());
+        let partition = i32::from(self.options.lane.0);
+        Some(Arc::new(move |before| admin::trim(&connection, &topic, partition, before)))
     }
 
     fn heed(&mut self, stopping: &Arc<AtomicBool>) {

@@ -8,19 +8,21 @@
 
 use dovetail_core::lane::Start;
 use dovetail_core::{
-    epoch::{Attempt, Epoch, StoredHead, codec},
+    epoch::{Attempt, Epoch, LaneId, StoredHead, codec},
     identity::{Difference, Identity},
     lane::{Lane, LaneParts, PluginSwitch},
-    log::{CommittedOffset, LogError},
-    recovery::{Facts, Halt, Plan, decide},
+    log::{CommittedOffset, Log, LogError},
+    recovery::{CheckpointFact, Facts, Halt, Plan, decide},
     state::{ExpiryTable, StateStore, StoreError},
     time::ProcessingTime,
 };
 
 use crate::{
-    journal::{self, ReplayError},
+    candidates::Candidates,
+    checkpoint::RestoreError,
+    journal::{self, Beginning, ReplayError, Scan},
     revisions::table,
-    setup::{LaneSetup, PipelineSetup, expiry_of},
+    setup::{LaneSetup, OpenStore, PipelineSetup, expiry_of},
 };
 
 /// Why a lane could not be acquired.
@@ -58,9 +60,17 @@ pub struct Acquired {
     pub replayed: u64,
 }
 
-/// Acquires a lane: from its local state plus the journal, or from the journal alone.
-///
-/// `store` is that of the lane's predecessor in this process, where it is still good.
+/// What a lane that was acquired before in this process keeps.
+#[derive(Default)]
+pub struct Predecessor {
+    /// Its store, where it is still good.
+    pub store: Option<Box<dyn StateStore>>,
+    /// The committed identity: a checkpoint store that fails does not keep a lane from recovering.
+    pub identity: Option<Identity>,
+}
+
+/// Acquires a lane: from its local state plus the journal, from a checkpoint plus the journal, or
+/// from the journal alone.
 ///
 /// # Errors
 ///
@@ -68,31 +78,25 @@ pub struct Acquired {
 pub fn acquire(
     parts: &mut LaneSetup,
     pipeline: &PipelineSetup,
-    store: Option<Box<dyn StateStore>>,
+    before: Predecessor,
     attempt: Attempt,
     now: ProcessingTime,
     progress: &mut dyn FnMut(Epoch),
 ) -> Result<Acquired, AcquireError> {
     parts.log.acquire()?;
     let committed = parts.log.committed()?;
-    let identity = match journal::identity(parts.log.as_mut(), parts.lane)? {
-        None => pipeline.identity.clone(),
-        Some(committed) => {
-            let differences = committed.differences(&pipeline.identity);
-            if !differences.is_empty() {
-                return Err(AcquireError::Identity(differences));
-            }
-            committed
-        }
-    };
+    // Behind the fence: whatever is published later is of an epoch that is committed now.
+    let candidates = Candidates::look(pipeline.checkpoints.as_ref(), parts.lane);
+    let beginning = journal::beginning(parts.log.as_mut(), parts.lane)?;
+    let identity = identity(beginning, before.identity, &candidates, pipeline, parts.lane)?;
     let descriptor = pipeline.revision.descriptor();
     let state_ids = identity.state_ids(descriptor).map_err(AcquireError::Identity)?;
     let expiry = expiry_of(descriptor, &state_ids);
-    let store = match store {
+    let store = match before.store {
         Some(store) => store,
         None => parts.stores.open(&expiry)?,
     };
-    let found = find_start(parts, &identity, committed, (store, &expiry), progress)?;
+    let found = find_start(parts, &identity, (committed, candidates), (store, &expiry), progress)?;
     let (start, replayed, store) = found;
     let (positions, journal_next) = match &start {
         Start::Genesis { positions, .. } => (positions.clone(), 0),
@@ -108,12 +112,57 @@ pub fn acquire(
     Ok(Acquired { lane, identity, journal_next, replayed })
 }
 
-/// Looks, decides and replays; a store of another history is moved aside, and an empty one filled.
-/// Returns the store with the start and how many epochs were replayed. Halts only for what it finds twice, with every older writer fenced and its transaction ended in between.
+/// Returns the committed identity, which that of this start must equal.
+fn identity(
+    beginning: Beginning,
+    known: Option<Identity>,
+    candidates: &Candidates,
+    pipeline: &PipelineSetup,
+    lane: LaneId,
+) -> Result<Identity, AcquireError> {
+    let committed = match beginning {
+        Beginning::Nothing => return Ok(pipeline.identity.clone()),
+        Beginning::Genesis(identity) => identity,
+        Beginning::Trimmed(epoch) => {
+            let Some(identity) = known.or_else(|| candidates.identity().cloned()) else {
+                return Err(no_identity(lane, epoch, candidates));
+            };
+            identity
+        }
+    };
+    let differences = committed.differences(&pipeline.identity);
+    if differences.is_empty() { Ok(committed) } else { Err(AcquireError::Identity(differences)) }
+}
+
+fn no_identity(lane: LaneId, epoch: Epoch, candidates: &Candidates) -> AcquireError {
+    let found = format!(
+        "the journal of lane {} begins at epoch {} and not with the genesis record, which holds the \
+         pipeline's identity",
+        lane.0, epoch.0
+    );
+    if let Some(error) = &candidates.unknown {
+        return LogError::Doubt(format!("{found}; {error}")).into();
+    }
+    AcquireError::Halt(Halt {
+        found,
+        meaning: "it was trimmed behind checkpoints that are not there any more, or its retention \
+                  was not unlimited"
+            .to_owned(),
+        ways_out:
+            "name the `checkpoint.store` that this pipeline ran with; or restore the journal \
+                   topic, or start under another name"
+                .to_owned(),
+    })
+}
+
+/// Looks, decides and replays; a store of another history is moved aside, and an empty one filled,
+/// from a checkpoint where the journal goes on from one. Returns the store with the start and how
+/// many epochs were replayed. Halts only for what it finds twice, with every older writer fenced and
+/// its transaction ended in between.
 fn find_start(
     parts: &mut LaneSetup,
     identity: &Identity,
-    mut committed: Vec<Option<CommittedOffset>>,
+    (mut committed, mut candidates): (Vec<Option<CommittedOffset>>, Candidates),
     (mut store, expiry): (Box<dyn StateStore>, &ExpiryTable),
     progress: &mut dyn FnMut(Epoch),
 ) -> Result<(Start, u64, Box<dyn StateStore>), AcquireError> {
@@ -121,19 +170,8 @@ fn find_start(
     let log = parts.log.as_mut();
     let mut halted = None;
     loop {
-        let stored = stored_head(store.as_mut())?;
-        let from = stored.as_ref().map_or(0, |head| head.journal_next);
-        let scan = journal::scan(log, lane, from, progress)?;
-        let mut facts = Facts {
-            committed: committed.clone(),
-            journal: scan.facts,
-            stored: stored.clone(),
-            is_journal_short: scan.end < from,
-            last: None,
-        };
-        if facts.wants_last() {
-            facts.last = journal::last(log, lane, from, progress)?;
-        }
+        let (facts, scan, from) =
+            observe(log, lane, &committed, &candidates, store.as_mut(), progress)?;
         match decide(&facts) {
             Plan::Genesis => {
                 let positions = log.start_positions()?;
@@ -151,7 +189,7 @@ fn find_start(
                 let head = scan
                     .replay(log, lane, from, store.as_mut(), progress)
                     .map_err(AcquireError::from)?
-                    .or(stored);
+                    .or(facts.stored);
                 let head = head.filter(|head| head.record.epoch == target).ok_or_else(|| {
                     LogError::Doubt(format!("epoch {} was not reached by replaying", target.0))
                 })?;
@@ -162,7 +200,7 @@ fn find_start(
             }
             Plan::RebuildStore { found } => {
                 tracing::warn!(lane = lane.0, "rebuilding keyed state from the journal: {found}");
-                if stored.is_none() {
+                if facts.stored.is_none() {
                     return Err(LogError::Corrupt(found).into());
                 }
                 // It is never deleted: something may be in it that is nowhere else.
@@ -170,6 +208,16 @@ fn find_start(
                 parts.stores.set_aside(&found)?;
                 store = parts.stores.open(expiry)?;
                 store.clear()?;
+            }
+            Plan::Restore => {
+                drop(store);
+                let stores = parts.stores.as_mut();
+                store = restore(stores, expiry, &mut candidates, &mut || progress(Epoch::GENESIS))?;
+            }
+            Plan::PassOver { found } => candidates.pass_over(&found),
+            Plan::AwaitCheckpoints { found } => {
+                let why = candidates.unknown.as_ref().map_or(String::new(), ToString::to_string);
+                return Err(LogError::Doubt(format!("found {found}; {why}")).into());
             }
             // Offsets and journal are read one after the other: a process that acquires the lane
             // and commits meanwhile makes them disagree, and nothing is wrong with them.
@@ -186,6 +234,66 @@ fn find_start(
             },
         }
     }
+}
+
+/// Looks at everything that decides; also returns the journal as it was read, and from where.
+fn observe(
+    log: &mut dyn Log,
+    lane: LaneId,
+    committed: &[Option<CommittedOffset>],
+    candidates: &Candidates,
+    store: &mut dyn StateStore,
+    progress: &mut dyn FnMut(Epoch),
+) -> Result<(Facts, Scan, i64), AcquireError> {
+    let stored = stored_head(store)?;
+    let behind = stored.as_ref().map(|head| head.journal_next);
+    let from = behind.or(candidates.journal_next()).unwrap_or(0);
+    let scan = journal::scan(log, lane, from, progress)?;
+    let mut facts = Facts {
+        committed: committed.to_vec(),
+        journal: scan.facts,
+        stored,
+        is_journal_short: scan.end < from,
+        last: None,
+        checkpoints: candidates.facts(),
+    };
+    if facts.wants_last() {
+        facts.last = journal::last(log, lane, from, progress)?;
+    }
+    Ok((facts, scan, from))
+}
+
+/// Brings the candidate back and opens it; where it is damaged, an empty store is opened and the
+/// candidate passed over.
+fn restore(
+    stores: &mut dyn OpenStore,
+    expiry: &ExpiryTable,
+    candidates: &mut Candidates,
+    progress: &mut dyn FnMut(),
+) -> Result<Box<dyn StateStore>, AcquireError> {
+    let damage = match candidates.restore(stores, progress) {
+        Ok(damage) => damage,
+        Err(RestoreError::Store(error)) => return Err(LogError::Doubt(error.to_string()).into()),
+        Err(RestoreError::Local(error)) => return Err(error.into()),
+    };
+    let mut store = stores.open(expiry)?;
+    let damage = match damage {
+        Some(damage) => Some(damage),
+        None => {
+            let fact = stored_head(store.as_mut())?.map(|head| CheckpointFact {
+                epoch: head.record.epoch,
+                attempt: head.record.attempt,
+                hash: head.hash,
+            });
+            (fact != candidates.facts().candidate)
+                .then(|| "its files are of another epoch than its manifest says".to_owned())
+        }
+    };
+    if let Some(damage) = damage {
+        candidates.pass_over(&damage);
+        store.clear()?;
+    }
+    Ok(store)
 }
 
 fn stored_head(store: &mut dyn StateStore) -> Result<Option<StoredHead>, StoreError> {

@@ -21,7 +21,9 @@ use dovetail_core::{
 };
 
 use crate::{
-    acquire::{AcquireError, Acquired, acquire},
+    acquire::{AcquireError, Acquired, Predecessor, acquire},
+    checkpointer::Job,
+    checkpointing::Checkpointing,
     clock::AttemptSource,
     dead_letter_log::DeadLetterLog,
     fatal::{FatalCause, FatalKind},
@@ -112,6 +114,7 @@ pub struct LaneDriver {
     /// Whether something was committed since.
     is_stale: bool,
     dead_letters: DeadLetterLog,
+    checkpointing: Option<Checkpointing>,
 }
 
 impl std::fmt::Debug for LaneDriver {
@@ -150,6 +153,35 @@ impl LaneDriver {
             shown_at: i64::MIN,
             is_stale: false,
             dead_letters: DeadLetterLog::default(),
+            checkpointing: None,
+        }
+    }
+
+    /// Lets the lane take checkpoints, whose jobs are sent there; without a checkpoint store it
+    /// takes none.
+    #[must_use]
+    pub fn with_checkpointer(mut self, jobs: Sender<Job>) -> Self {
+        self.checkpointing = self.pipeline.checkpoints.clone().map(|setup| {
+            let log = &self.parts.log;
+            let trimmer = log.trimmer().filter(|_| self.pipeline.untrimmed.is_none());
+            let ends = (trimmer, log.waker());
+            Checkpointing::new(self.parts.lane, self.names.clone(), setup, jobs, ends)
+        });
+        self.show_checkpoints();
+        self
+    }
+
+    fn show_checkpoints(&self) {
+        let view = self.checkpointing.as_ref().map(|checkpointing| checkpointing.view().clone());
+        self.port.show(|shown| shown.checkpoints = view);
+    }
+
+    /// Goes on with the lane's checkpoints, between two turns.
+    fn turn_checkpoints(&mut self, turning: &mut LaneLoop, now: ProcessingTime) {
+        let Some(checkpointing) = &mut self.checkpointing else { return };
+        let identity = lock(&self.port.identity).clone();
+        if checkpointing.turn(turning.lane_mut(), identity.as_ref(), now) {
+            self.show_checkpoints();
         }
     }
 
@@ -191,6 +223,10 @@ impl LaneDriver {
             match command {
                 LaneCommand::Stop => self.stop(now),
                 LaneCommand::Timers { limit, reply } => self.tell_timers(limit, &reply),
+                LaneCommand::Checkpoint { reply } => match &mut self.checkpointing {
+                    Some(checkpointing) => checkpointing.trigger(reply),
+                    None => drop(reply),
+                },
                 LaneCommand::Switch { revision, switch, share } => {
                     self.switch(revision, switch, share);
                 }
@@ -234,9 +270,10 @@ impl LaneDriver {
         self.attempt = (self.attempts)();
         let port = Arc::clone(&self.port);
         let mut progress = |_| port.beat_again();
-        let store = self.store.take();
+        let identity = lock(&self.port.identity).clone();
+        let before = Predecessor { store: self.store.take(), identity };
         let acquired =
-            acquire(&mut self.parts, &self.pipeline, store, self.attempt, now, &mut progress);
+            acquire(&mut self.parts, &self.pipeline, before, self.attempt, now, &mut progress);
         match acquired {
             Ok(acquired) => (self.acquired(acquired, now), Advance::Again),
             Err(error) => self.not_acquired(error, now),
@@ -253,6 +290,9 @@ impl LaneDriver {
         );
         self.journal_next = Some(acquired.journal_next);
         *lock(&self.port.identity) = Some(acquired.identity);
+        if let Some(checkpointing) = &mut self.checkpointing {
+            checkpointing.acquired(now);
+        }
         let turning = LaneLoop::new(acquired.lane, self.parts.sources.clone());
         self.port.show(|view| view.enter(Phase::Running, now));
         self.show(&turning, now);
@@ -277,6 +317,9 @@ impl LaneDriver {
         let now = clock.read();
         self.publish(&mut turning, now);
         self.finish_switch(&turning);
+        if matches!(outcome, TickOutcome::Again | TickOutcome::Idle { .. }) {
+            self.turn_checkpoints(&mut turning, now);
+        }
         match outcome {
             TickOutcome::Again => (State::Run(turning), Advance::Again),
             TickOutcome::Idle { until } => {
@@ -359,6 +402,11 @@ impl LaneDriver {
         self.is_stale = false;
         let status = turning.lane().status();
         telemetry::publish_status(&self.names, self.parts.lane.0, &status);
+        let last = self.checkpointing.as_ref().and_then(|it| it.view().last.as_ref());
+        if let Some(last) = last {
+            let age = now.saturating_sub(last.at).max(0);
+            telemetry::publish_checkpoint_age(&self.names, self.parts.lane.0, age);
+        }
         self.port.show(|view| view.stand(status, now));
     }
 

@@ -9,10 +9,10 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicI64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use dovetail_core::{
     epoch::LaneId,
     identity::{Difference, Identity},
@@ -25,18 +25,23 @@ use dovetail_core::{
 };
 
 use crate::{
+    checkpointing::Triggered,
     clock,
     fatal::FatalCause,
     key_watch::{KeyFindings, KeyWatch},
     revisions::{RevisionEntry, RevisionOrigin, RevisionState, SwapError, numbers, short},
     setup::{Names, PipelineSetup, Revision},
-    status::{LaneView, NotReady, Phase, Readiness, lane_reasons},
+    status::{
+        CheckpointShown, LaneView, NotReady, Phase, Readiness, checkpoint_warning, lane_reasons,
+    },
     swap::{Swap, SwapShare},
     telemetry,
 };
 
 /// How long an answer of a lane is waited for.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a checkpoint that was asked for is waited for.
+const CHECKPOINT_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long all lanes may take to switch to another revision.
 const SWITCH_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a lane's loop may take for one turn, at least, before that is a reason not to be
@@ -59,6 +64,11 @@ pub enum LaneCommand {
         switch: Box<PluginSwitch>,
         /// Dropped when it has taken over.
         share: SwapShare,
+    },
+    /// Take a checkpoint at the next opportunity.
+    Checkpoint {
+        /// Where to tell what was published; dropped where there is no checkpoint store.
+        reply: Triggered,
     },
     /// Tell the timers that fire next.
     Timers {
@@ -149,6 +159,8 @@ struct Shared {
     names: Names,
     identity: Identity,
     commit_every: i64,
+    /// Why the journal is not trimmed behind checkpoints.
+    untrimmed: Option<String>,
     lanes: Vec<Arc<LanePort>>,
     keys: Arc<KeyWatch>,
     revisions: Mutex<Vec<RevisionEntry>>,
@@ -186,6 +198,7 @@ impl Handle {
             names,
             identity: setup.identity.clone(),
             commit_every: setup.options.commit.every,
+            untrimmed: setup.untrimmed.clone(),
             lanes,
             keys,
             revisions: Mutex::new(vec![first]),
@@ -255,8 +268,10 @@ impl Handle {
         }
         for view in self.lanes() {
             readiness.reasons.extend(lane_reasons(&view, self.0.commit_every, now));
+            readiness.warnings.extend(checkpoint_warning(&view, now));
         }
         readiness.warnings.extend(findings.nothing_matched);
+        readiness.warnings.extend(self.0.untrimmed.clone());
         readiness
     }
 
@@ -292,6 +307,30 @@ impl Handle {
         timers.sort_by(|a, b| (a.1, &a.2).cmp(&(b.1, &b.2)));
         timers.truncate(limit);
         timers
+    }
+
+    /// Lets every lane take a checkpoint and waits for what became of each.
+    #[must_use]
+    pub fn checkpoint(&self) -> Vec<(LaneId, Result<CheckpointShown, String>)> {
+        let mut replies = Vec::new();
+        for port in self.0.lanes.iter().filter(|port| !port.has_ended()) {
+            let (reply, answer) = bounded(1);
+            if port.ask(LaneCommand::Checkpoint { reply }) {
+                replies.push((port.lane, answer));
+            }
+        }
+        let deadline = Instant::now() + CHECKPOINT_TIMEOUT;
+        let result = |answer: &Receiver<_>| match answer.recv_deadline(deadline) {
+            Ok(result) => result,
+            Err(RecvTimeoutError::Timeout) => Err(format!(
+                "it is not there after {} s; it goes on and shows in the status",
+                CHECKPOINT_TIMEOUT.as_secs()
+            )),
+            Err(RecvTimeoutError::Disconnected) => Err("this lane takes no checkpoints: \
+                 `checkpoint.store` is not set, or the lane has ended"
+                .to_owned()),
+        };
+        replies.iter().map(|(lane, answer)| (*lane, result(answer))).collect()
     }
 
     /// Asks every lane to end its epoch, commit, flush and end. Returns at once.

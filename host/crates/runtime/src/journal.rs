@@ -121,24 +121,30 @@ fn ending_at(log: &mut dyn Log, lane: LaneId, end: i64) -> Result<Option<Journal
     Ok(found)
 }
 
-/// Returns the identity that the genesis record holds; `None` when the journal is empty.
-pub(crate) fn identity(log: &mut dyn Log, lane: LaneId) -> Result<Option<Identity>, LogError> {
+/// How a journal begins.
+#[derive(Debug)]
+pub(crate) enum Beginning {
+    /// It is empty.
+    Nothing,
+    /// With the genesis record, which holds the identity.
+    Genesis(Identity),
+    /// With a later epoch: the records before were trimmed.
+    Trimmed(Epoch),
+}
+
+/// Returns how the journal begins.
+pub(crate) fn beginning(log: &mut dyn Log, lane: LaneId) -> Result<Beginning, LogError> {
     let mut first = None;
     visit(log, lane, 0, &mut |epoch, _, _| {
         first = Some(epoch.record);
         ControlFlow::Break(())
     })?;
     match first {
-        None => Ok(None),
-        Some(record) if record.epoch == Epoch::GENESIS && record.identity.is_some() => {
-            Ok(record.identity)
-        }
-        Some(record) => Err(LogError::Corrupt(format!(
-            "the journal of lane {} begins at epoch {} and not with the genesis record, which \
-             holds the pipeline's identity; was the topic trimmed, or its retention not unlimited? \
-             Restore the journal topic, or start under another name",
-            lane.0, record.epoch.0
-        ))),
+        None => Ok(Beginning::Nothing),
+        Some(record) if record.epoch != Epoch::GENESIS => Ok(Beginning::Trimmed(record.epoch)),
+        Some(record) => record.identity.map(Beginning::Genesis).ok_or_else(|| {
+            LogError::Corrupt(format!("the genesis record of lane {} has no identity", lane.0))
+        }),
     }
 }
 

@@ -4,9 +4,13 @@
 //! RocksDB nor Wasm: the host hands in makers of the ports ([`setup`]).
 //!
 //! Reading order: [`setup`], [`tick`], [`acquire`], [`driver`], [`supervisor`], [`handle`],
-//! [`reload`].
+//! [`reload`], [`checkpoint`].
 
 pub mod acquire;
+mod candidates;
+pub mod checkpoint;
+pub mod checkpointer;
+pub mod checkpointing;
 pub mod clock;
 mod dead_letter_log;
 pub mod driver;
@@ -30,6 +34,6 @@ pub mod window;
 pub use self::{
     fatal::{FatalCause, FatalKind},
     handle::Handle,
-    setup::{LaneSetup, PipelineSetup, Revision},
+    setup::{CheckpointSetup, LaneSetup, PipelineSetup, Revision},
     supervisor::{PipelineEnd, Supervisor},
 };

@@ -5,6 +5,7 @@
 use std::{fmt, sync::Arc};
 
 use dovetail_core::{
+    checkpoint::{CheckpointStore, Restoring},
     epoch::{LaneId, Owner},
     identity::Identity,
     lane::PluginSwitch,
@@ -53,6 +54,17 @@ pub trait OpenStore: Send {
         tracing::debug!("nothing to move aside: {why}");
         Ok(())
     }
+
+    /// Begins to fill the lane's place with a checkpoint's files. Called when the store has been
+    /// dropped and holds nothing applied. The default is for stores that nobody takes checkpoints
+    /// of.
+    ///
+    /// # Errors
+    ///
+    /// When the disk fails.
+    fn restore(&mut self) -> Result<Box<dyn Restoring + '_>, StoreError> {
+        Err(StoreError::Unavailable("this store cannot be restored from a checkpoint".to_owned()))
+    }
 }
 
 impl<F: FnMut(&ExpiryTable) -> Result<Box<dyn StateStore>, StoreError> + Send> OpenStore for F {
@@ -99,6 +111,27 @@ impl fmt::Debug for LaneSetup {
     }
 }
 
+/// Where checkpoints go, and when.
+#[derive(Clone)]
+pub struct CheckpointSetup {
+    /// The store.
+    pub store: Arc<dyn CheckpointStore>,
+    /// How often a lane takes one, ms.
+    pub every: i64,
+    /// How many stay.
+    pub keep: usize,
+    /// How long an upload may take, ms.
+    pub timeout: i64,
+}
+
+impl fmt::Debug for CheckpointSetup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CheckpointSetup")
+            .field("store", &self.store.place())
+            .finish_non_exhaustive()
+    }
+}
+
 /// What all lanes of a pipeline share.
 #[derive(Clone)]
 pub struct PipelineSetup {
@@ -113,6 +146,10 @@ pub struct PipelineSetup {
     /// How long the broker lets a transaction be open, in ms: bounds how long a fenced lane looks
     /// for its successor.
     pub transaction_timeout: i64,
+    /// Checkpoints; `None` = nothing is uploaded and nothing trimmed.
+    pub checkpoints: Option<CheckpointSetup>,
+    /// Why the journal is not trimmed, for people; `None` = it is trimmed behind checkpoints.
+    pub untrimmed: Option<String>,
 }
 
 impl fmt::Debug for PipelineSetup {

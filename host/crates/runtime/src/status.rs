@@ -10,6 +10,8 @@ use crate::window::Window;
 
 /// Seconds over which rates are taken.
 const RATE_SECONDS: i64 = 10;
+/// So many failed checkpoints in a row make a pipeline not ready.
+const CHECKPOINT_FAILURES_MAX: u32 = 3;
 /// Seconds over which failed calls are watched.
 const FAILURE_SECONDS: i64 = 60;
 
@@ -70,6 +72,64 @@ pub struct Totals {
     pub epochs: u64,
 }
 
+/// A published checkpoint as shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckpointShown {
+    /// Its name.
+    pub name: String,
+    /// The epoch whose end it holds.
+    pub epoch: u64,
+    /// When it was frozen, ms.
+    pub at: ProcessingTime,
+    /// Bytes of all of its files.
+    pub bytes: u64,
+    /// Bytes that were not in the store before.
+    pub new_bytes: u64,
+    /// How long its upload took, ms.
+    pub ms: i64,
+}
+
+/// A lane's checkpoints as shown.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CheckpointView {
+    /// Where they go.
+    pub store: String,
+    /// How often, ms.
+    pub every: i64,
+    /// The last one of this process.
+    pub last: Option<CheckpointShown>,
+    /// Since when something is on its way, ms.
+    pub working_since: Option<ProcessingTime>,
+    /// Failures in a row.
+    pub failures: u32,
+    /// The last failure, until one is published again.
+    pub last_error: Option<String>,
+}
+
+impl CheckpointView {
+    /// Returns what is shown before the first one.
+    #[must_use]
+    pub fn new(store: String, every: i64) -> Self {
+        Self { store, every, ..Self::default() }
+    }
+
+    /// Returns why a pipeline is not ready because of them.
+    fn reason(&self, lane: LaneId) -> Option<NotReady> {
+        (self.failures >= CHECKPOINT_FAILURES_MAX).then(|| NotReady {
+            code: "checkpoint_store",
+            lane: Some(lane),
+            message: format!(
+                "lane {}: {} checkpoints in a row have failed at {}, the last with: {}; commits go \
+                 on, the journal is not trimmed",
+                lane.0,
+                self.failures,
+                self.store,
+                self.last_error.as_deref().unwrap_or_default()
+            ),
+        })
+    }
+}
+
 /// A lane as shown.
 #[derive(Debug, Clone)]
 pub struct LaneView {
@@ -95,6 +155,8 @@ pub struct LaneView {
     pub recoveries: u64,
     /// The last doubt, in words.
     pub last_doubt: Option<String>,
+    /// Its checkpoints; absent without a checkpoint store.
+    pub checkpoints: Option<CheckpointView>,
     records_in: Window,
     records_out: Window,
     calls: Window,
@@ -117,6 +179,7 @@ impl LaneView {
             totals: Totals::default(),
             recoveries: 0,
             last_doubt: None,
+            checkpoints: None,
             records_in: Window::new(RATE_SECONDS),
             records_out: Window::new(RATE_SECONDS),
             calls: Window::new(FAILURE_SECONDS),
@@ -270,13 +333,34 @@ pub fn lane_reasons(view: &LaneView, commit_every: i64, now: ProcessingTime) -> 
         );
     }
     let (failed, calls) = view.failed_calls(now);
+    let checkpoints = view.checkpoints.as_ref().and_then(|view_of| view_of.reason(view.lane));
     if failed.saturating_mul(100) > calls {
         add(
             "failed_calls",
             format!("lane {lane}: {failed} of {calls} plugin calls failed in the last minute"),
         );
     }
+    reasons.extend(checkpoints);
     reasons
+}
+
+/// Returns what an operator should know of one lane's checkpoints: the last is old although epochs
+/// were committed since.
+#[must_use]
+pub fn checkpoint_warning(view: &LaneView, now: ProcessingTime) -> Option<String> {
+    let checkpoints = view.checkpoints.as_ref()?;
+    let since = checkpoints.last.as_ref().map_or(view.phase_since, |last| last.at);
+    let age = now.saturating_sub(since);
+    let has_committed = view.committed_at.is_some_and(|at| at > since);
+    (view.phase == Phase::Running && has_committed && age > checkpoints.every.saturating_mul(3))
+        .then(|| {
+            format!(
+                "lane {}: no checkpoint was taken for {} s; expected one every {} s",
+                view.lane.0,
+                age / 1_000,
+                checkpoints.every / 1_000
+            )
+        })
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use crossbeam_channel::{Receiver, bounded};
 use dovetail_core::epoch::LaneId;
 
 use crate::{
+    checkpointer::Checkpointer,
     clock,
     driver::{LaneDriver, LaneEnd},
     fatal::FatalCause,
@@ -45,6 +46,7 @@ pub struct Supervisor {
     handle: Handle,
     ends: Receiver<(LaneId, LaneEnd)>,
     threads: Vec<JoinHandle<()>>,
+    checkpointer: Option<Checkpointer>,
 }
 
 impl Supervisor {
@@ -56,6 +58,12 @@ impl Supervisor {
     pub fn start(setup: &PipelineSetup, lanes: Vec<LaneSetup>) -> io::Result<Self> {
         let keys = Arc::new(KeyWatch::new(setup.names()));
         let now = clock::now();
+        let (checkpointer, jobs) = match &setup.checkpoints {
+            Some(_) => {
+                Checkpointer::spawn(lanes.len()).map(|(thread, jobs)| (Some(thread), Some(jobs)))?
+            }
+            None => (None, None),
+        };
         let mut drivers = Vec::new();
         let mut ports = Vec::new();
         for parts in lanes {
@@ -64,7 +72,11 @@ impl Supervisor {
             let attempts = clock::random_attempts();
             let keys = Arc::clone(&keys);
             let lane = parts.lane;
-            let driver = LaneDriver::new(parts, setup.clone(), (port, commands), keys, attempts);
+            let mut driver =
+                LaneDriver::new(parts, setup.clone(), (port, commands), keys, attempts);
+            if let Some(jobs) = jobs.clone() {
+                driver = driver.with_checkpointer(jobs);
+            }
             drivers.push((lane, driver));
         }
         let handle = Handle::new(setup, ports, keys);
@@ -79,7 +91,7 @@ impl Supervisor {
                 }
             }
         }
-        Ok(Self { handle, ends, threads })
+        Ok(Self { handle, ends, threads, checkpointer })
     }
 
     /// Returns the handle for admin and command line.
@@ -113,6 +125,9 @@ impl Supervisor {
             if thread.join().is_err() {
                 tracing::error!("a lane's thread ended without saying why");
             }
+        }
+        if let Some(checkpointer) = self.checkpointer {
+            checkpointer.end();
         }
         match self.handle.fatal() {
             Some(cause) => PipelineEnd::Failed(cause),

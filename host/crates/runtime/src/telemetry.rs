@@ -12,7 +12,7 @@ use dovetail_core::{
 };
 use metrics::{SharedString, Unit, counter, gauge, histogram};
 
-use crate::setup::Names;
+use crate::{setup::Names, status::CheckpointShown};
 
 /// What a metric is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,6 +77,10 @@ metrics_table! {
     EPOCH_COMMIT Histogram Seconds "dovetail_epoch_commit_seconds" [] "How long the commit of an epoch took.";
     EPOCH_JOURNAL_BYTES Counter Bytes "dovetail_epoch_journal_bytes_total" [] "Bytes of epoch records written to the journal.";
     EPOCH_NUMBER Gauge Count "dovetail_epoch_number" ["lane"] "The last committed epoch.";
+    CHECKPOINTS Counter Count "dovetail_checkpoints_total" ["result"] "Checkpoints that were published, and tries that failed.";
+    CHECKPOINT_DURATION Histogram Seconds "dovetail_checkpoint_duration_seconds" [] "How long the upload of a checkpoint took.";
+    CHECKPOINT_SIZE Gauge Bytes "dovetail_checkpoint_size_bytes" ["lane", "kind"] "Bytes of a lane's last checkpoint: all of its files, and those that were uploaded for it.";
+    CHECKPOINT_AGE Gauge Seconds "dovetail_checkpoint_age_seconds" ["lane"] "How long ago a lane's last checkpoint was frozen; absent before the first.";
     EPOCH_RECOVERIES Counter Count "dovetail_epoch_recoveries_total" [] "How often a lane was acquired again after a doubt.";
 }
 
@@ -195,6 +199,29 @@ pub fn publish_status(names: &Names, lane: u16, status: &LaneStatus) {
     if let Some(epoch) = status.epoch {
         set(EPOCH_NUMBER, unsigned(epoch.0));
     }
+}
+
+/// Publishes a checkpoint of a lane.
+pub fn publish_checkpoint(names: &Names, lane: u16, shown: &CheckpointShown) {
+    let pipeline = || SharedString::from(names.pipeline.clone());
+    counter!(CHECKPOINTS, "pipeline" => pipeline(), "result" => "published").increment(1);
+    histogram!(CHECKPOINT_DURATION, "pipeline" => pipeline()).record(seconds(shown.ms));
+    for (kind, bytes) in [("total", shown.bytes), ("uploaded", shown.new_bytes)] {
+        gauge!(CHECKPOINT_SIZE, "pipeline" => pipeline(), "lane" => lane.to_string(), "kind" => kind)
+            .set(unsigned(bytes));
+    }
+}
+
+/// Counts a checkpoint that could not be taken.
+pub fn publish_checkpoint_failure(names: &Names) {
+    let pipeline = SharedString::from(names.pipeline.clone());
+    counter!(CHECKPOINTS, "pipeline" => pipeline, "result" => "failed").increment(1);
+}
+
+/// Publishes how old a lane's last checkpoint is, ms.
+pub fn publish_checkpoint_age(names: &Names, lane: u16, age: i64) {
+    let pipeline = SharedString::from(names.pipeline.clone());
+    gauge!(CHECKPOINT_AGE, "pipeline" => pipeline, "lane" => lane.to_string()).set(seconds(age));
 }
 
 /// Counts a revision that was taken over or refused, and names the running one.

@@ -17,12 +17,13 @@ use std::{
     sync::Arc,
 };
 
-use dovetail_core::{epoch::LaneId, state::StoreError};
+use dovetail_core::{checkpoint::Restoring, epoch::LaneId, state::StoreError};
 
 pub use self::claim::Claim;
 use crate::{
     budget::{MemoryBudget, MemoryUse, SharedMemory},
-    store::RocksStore,
+    checkpoint::restoring::RestoringLane,
+    store::{FROZEN_EXTENSION, RocksStore},
 };
 
 /// The format of `state.dir` that this version writes and reads.
@@ -154,6 +155,7 @@ impl StateDirectory {
         // Once more under the lock: two first starts may have come this far together.
         claim::check_not_foreign(path, claim)?;
         claim::write_if_absent(path, claim)?;
+        remove_frozen(path).map_err(io_error(path, "removing frozen copies"))?;
         let memory = SharedMemory::new(budget);
         Ok(Self(Arc::new(Shared { path: path.to_owned(), lanes, memory, _lock: lock })))
     }
@@ -166,6 +168,15 @@ impl StateDirectory {
     /// [`StoreError::Unavailable`] when the disk fails, or the lane is open already.
     pub fn open_lane(&self, lane: LaneId) -> Result<RocksStore, StoreError> {
         RocksStore::open(self.clone(), self.lane_path(lane))
+    }
+
+    /// Begins to fill the place of a lane's closed and empty database with a checkpoint's files.
+    ///
+    /// # Errors
+    ///
+    /// When the disk fails.
+    pub fn restore_lane(&self, lane: LaneId) -> Result<Box<dyn Restoring>, StoreError> {
+        Ok(Box::new(RestoringLane::begin(self.lane_path(lane))?))
     }
 
     /// Moves a lane's closed database aside, so that an empty one can be opened and filled from the
@@ -225,6 +236,19 @@ impl StateDirectory {
     pub(crate) fn row_cache_per_lane(&self) -> usize {
         self.0.memory.budget.row_cache / usize::from(self.0.lanes.max(1))
     }
+}
+
+/// Removes the frozen copies that a killed process has left.
+fn remove_frozen(path: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(path)? {
+        let path = entry?.path();
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        let is_frozen = extension.is_some_and(|extension| extension.starts_with(FROZEN_EXTENSION));
+        if is_frozen {
+            fs::remove_dir_all(path)?;
+        }
+    }
+    Ok(())
 }
 
 /// The lock of a directory, released when this is dropped.

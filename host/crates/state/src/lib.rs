@@ -30,6 +30,7 @@
 
 mod budget;
 mod cache;
+pub mod checkpoint;
 pub mod directory;
 mod expiry_filter;
 mod failure;

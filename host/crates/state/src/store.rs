@@ -13,18 +13,23 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 use bytes::Bytes;
 use dovetail_core::{
+    checkpoint::Frozen,
     state::{Clocks, ExpiryTable, StateSize, StateStore, StoreError, Visit, row::STATE_PREFIX},
     time::ProcessingTime,
 };
-use rocksdb::{DB, FlushOptions, ReadOptions, WriteBatch, WriteOptions, properties};
+use rocksdb::{
+    DB, FlushOptions, ReadOptions, WriteBatch, WriteOptions, checkpoint::Checkpoint, properties,
+};
 
 pub use crate::cache::CacheCounts;
 use crate::{
     cache::RowCache,
+    checkpoint::frozen::FrozenDatabase,
     directory::StateDirectory,
     expiry_filter::ExpiryTerms,
     failure::{file_error, store_error},
@@ -32,9 +37,13 @@ use crate::{
 };
 
 /// The row of the last applied epoch's head.
-const HEAD_ROW: &[u8] = b"\x00head";
+pub(crate) const HEAD_ROW: &[u8] = b"\x00head";
 /// Row keys from here on are core's.
 const FIRST_ROW: &[u8] = &[STATE_PREFIX];
+/// Folders of frozen copies: `lane-000.frozen-7`.
+pub(crate) const FROZEN_EXTENSION: &str = "frozen";
+/// Numbers them within the process.
+static FROZEN: AtomicU64 = AtomicU64::new(0);
 /// After so many ms of applied epochs the memtables are written to files.
 const FLUSH_AFTER_MS: i64 = 30_000;
 /// After so many applied bytes they are, too: what a kill makes the journal repeat.
@@ -61,6 +70,8 @@ pub struct RocksStore {
     write: WriteOptions,
     batch_bytes: usize,
     lag: Lag,
+    /// Whether a flush was begun for the next frozen copy.
+    freezes: bool,
 }
 
 impl std::fmt::Debug for RocksStore {
@@ -100,6 +111,7 @@ impl RocksStore {
             write,
             batch_bytes: 0,
             lag: Lag::default(),
+            freezes: false,
         })
     }
 
@@ -269,7 +281,29 @@ impl StateStore for RocksStore {
         }
     }
 
+    fn freeze(&mut self) -> Result<Option<Box<dyn Frozen>>, StoreError> {
+        if !self.freezes {
+            self.flush_now(false)?;
+            self.freezes = true;
+        }
+        let database = database(self.database.as_ref(), &self.path)?;
+        let unwritten = database.property_int_value(properties::NUM_IMMUTABLE_MEM_TABLE);
+        if unwritten.ok().flatten().is_some_and(|tables| tables > 0) {
+            return Ok(None);
+        }
+        self.freezes = false;
+        let number = FROZEN.fetch_add(1, Ordering::Relaxed);
+        let side = self.path.with_extension(format!("{FROZEN_EXTENSION}-{number}"));
+        let links = Checkpoint::new(database).and_then(|checkpoint| {
+            // What the files lack came after the flush: it is not waited for.
+            checkpoint.create_checkpoint_with_log_size(&side, u64::MAX)
+        });
+        links.map_err(|error| store_error(&side, &error))?;
+        Ok(Some(Box::new(FrozenDatabase(side))))
+    }
+
     fn clear(&mut self) -> Result<(), StoreError> {
+        self.freezes = false;
         self.cache.clear();
         self.expiry.forget_clocks();
         self.lag = Lag::default();

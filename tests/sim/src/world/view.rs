@@ -260,6 +260,9 @@ impl Shared {
             Decision::Genesis => "genesis".to_owned(),
             Decision::Resume { target, .. } => format!("resume {}", target.0),
             Decision::RebuildStore { .. } => "rebuild".to_owned(),
+            Decision::Restore => "restore".to_owned(),
+            Decision::PassOver { .. } => "pass over".to_owned(),
+            Decision::AwaitCheckpoints { .. } => "await checkpoints".to_owned(),
             Decision::Halt(_) => "halt".to_owned(),
         };
         world.note(&format!("{row:?}: {plan}"));

@@ -2,6 +2,7 @@
 
 use super::Lane;
 use crate::{
+    checkpoint::Frozen,
     epoch::{Epoch, Firing},
     record::Source,
     state::{StateSize, StoreError},
@@ -112,5 +113,14 @@ impl Lane {
         let event = event.into_iter().map(|timer| (TimerDomain::Event, timer));
         let processing = processing.into_iter().map(|timer| (TimerDomain::Processing, timer));
         Ok(event.chain(processing).collect())
+    }
+
+    /// Freezes the applied state for a checkpoint: see [`crate::state::StateStore::freeze`].
+    ///
+    /// # Errors
+    ///
+    /// When the store fails.
+    pub fn freeze(&mut self) -> Result<Option<Box<dyn Frozen>>, StoreError> {
+        self.context_mut().store.freeze()
     }
 }

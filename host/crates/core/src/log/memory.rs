@@ -12,7 +12,7 @@ use std::{
 
 use bytes::Bytes;
 
-use super::{CommittedOffset, Fetched, Log, LogError, Transaction, Waker};
+use super::{CommittedOffset, Fetched, Log, LogError, Transaction, Trimmer, Waker};
 use crate::{
     output::Target,
     record::{Headers, Record, SourceIndex},
@@ -38,6 +38,8 @@ pub struct CommittedRecord {
 struct Inner {
     sources: Vec<MemorySource>,
     journal: Vec<Bytes>,
+    /// The first journal offset that is kept.
+    journal_start: i64,
     committed: Vec<Option<CommittedOffset>>,
     outputs: Vec<CommittedRecord>,
     attempt: u64,
@@ -93,6 +95,12 @@ impl MemoryCluster {
         journal.truncate(journal.len().saturating_sub(records));
     }
 
+    /// Returns the first journal offset that is kept.
+    #[must_use]
+    pub fn journal_start(&self) -> i64 {
+        self.inner().journal_start
+    }
+
     /// Returns everything that was committed, in order.
     #[must_use]
     pub fn outputs(&self) -> Vec<CommittedRecord> {
@@ -140,7 +148,8 @@ impl Log for MemoryLog {
     ) -> Result<i64, LogError> {
         let journal = self.cluster.inner().journal.clone();
         let end = journal_offset(journal.len());
-        let from = usize::try_from(from).unwrap_or(0);
+        let start = self.cluster.inner().journal_start;
+        let from = usize::try_from(from.max(start)).unwrap_or(0);
         for (at, chunk) in journal.into_iter().enumerate().skip(from) {
             if visit(journal_offset(at), chunk).is_break() {
                 break;
@@ -191,6 +200,16 @@ impl Log for MemoryLog {
 
     fn waker(&self) -> Waker {
         Arc::new(|| {})
+    }
+
+    fn trimmer(&self) -> Option<Trimmer> {
+        let cluster = self.cluster.clone();
+        Some(Arc::new(move |before| {
+            let mut inner = cluster.inner();
+            let end = journal_offset(inner.journal.len());
+            inner.journal_start = inner.journal_start.max(before.min(end));
+            Ok(())
+        }))
     }
 
     fn commit(&mut self, transaction: &Transaction<'_>) -> Result<i64, LogError> {

@@ -195,3 +195,164 @@ fn facts_of_a_journal_keep_its_ends_and_its_first_break() {
     assert_eq!([fact(4), other].into_iter().collect::<JournalFacts>().broken, Some(Epoch(4)));
     assert_eq!(journal(0..=9).broken, None);
 }
+
+fn checkpoint(epoch: u64) -> CheckpointFact {
+    CheckpointFact { epoch: Epoch(epoch), attempt: Attempt(1), hash: epoch + 100 }
+}
+
+/// Without local state, the journal read from behind the newest checkpoint.
+fn decided_without_state(
+    committed: Option<CommittedOffset>,
+    journal: JournalFacts,
+    last: Option<JournalFact>,
+    candidate: Option<CheckpointFact>,
+) -> Plan {
+    let newest = candidate.map(|candidate| candidate.epoch);
+    let checkpoints = CheckpointFacts { newest, candidate, ..CheckpointFacts::default() };
+    let committed = vec![committed];
+    decide(&Facts { committed, journal, last, checkpoints, ..Facts::default() })
+}
+
+#[test]
+fn without_local_state_a_checkpoint_on_the_chain_is_restored() {
+    // Row 2c: the journal goes on from it, however far it was trimmed before.
+    assert_eq!(
+        decided_without_state(offset(9, 109), journal(6..=9), None, Some(checkpoint(5))),
+        Plan::Restore
+    );
+    // It is the committed epoch itself.
+    assert_eq!(
+        decided_without_state(offset(5, 105), JournalFacts::default(), None, Some(checkpoint(5))),
+        Plan::Restore
+    );
+    // The offsets are lost or lag behind: repaired as ever, once it is restored.
+    for committed in [None, offset(8, 108)] {
+        let plan = decided_without_state(committed, journal(6..=9), None, Some(checkpoint(5)));
+        assert_eq!(plan, Plan::Restore);
+    }
+    let last = Some(fact(5));
+    assert_eq!(
+        decided_without_state(None, JournalFacts::default(), last, Some(checkpoint(5))),
+        Plan::Restore
+    );
+}
+
+#[test]
+fn a_checkpoint_off_the_chain_is_passed_over_and_the_last_one_ends_in_a_halt() {
+    let mut foreign = checkpoint(5);
+    foreign.hash = 1;
+    let plan = decided_without_state(offset(9, 109), journal(6..=9), None, Some(foreign));
+    assert!(matches!(plan, Plan::PassOver { .. }), "{plan:?}");
+    // Trimmed further than it reaches.
+    let plan = decided_without_state(offset(9, 109), journal(8..=9), None, Some(checkpoint(5)));
+    assert!(matches!(plan, Plan::PassOver { .. }), "{plan:?}");
+    // Row 2e.
+    let Plan::Halt(halt) = decided_without_state(offset(9, 109), journal(8..=9), None, None) else {
+        panic!("nothing to begin from");
+    };
+    assert!(halt.to_string().contains("begins at epoch 8"), "{halt}");
+    assert!(halt.to_string().contains("checkpoint store"), "{halt}");
+}
+
+#[test]
+fn state_of_another_history_is_moved_aside_before_a_checkpoint_is_looked_at() {
+    let checkpoints = CheckpointFacts {
+        newest: Some(Epoch(5)),
+        candidate: Some(checkpoint(5)),
+        ..CheckpointFacts::default()
+    };
+    let committed = vec![offset(9, 109)];
+    // Row 2d and a state older than what the journal was trimmed to.
+    for (state, journal, last) in
+        [(11, JournalFacts::default(), Some(fact(9))), (2, journal(6..=9), None)]
+    {
+        let (committed, stored) = (committed.clone(), stored(state));
+        let plan =
+            decide(&Facts { committed, journal, stored, last, checkpoints, ..Facts::default() });
+        assert!(matches!(plan, Plan::RebuildStore { .. }), "{plan:?}");
+    }
+    // Good state is used, whatever checkpoints there are.
+    let stored = stored(9);
+    let plan = decide(&Facts { committed, stored, checkpoints, ..Facts::default() });
+    assert_eq!(plan, resume(9, false));
+}
+
+#[test]
+fn a_checkpoint_ahead_of_everything_committed_halts() {
+    // Row 6, also with local state that agrees with journal and offsets.
+    for stored in [None, stored(4)] {
+        let checkpoints = CheckpointFacts {
+            newest: Some(Epoch(5)),
+            candidate: Some(checkpoint(5)),
+            ..CheckpointFacts::default()
+        };
+        let facts = Facts {
+            committed: vec![offset(4, 104)],
+            last: Some(fact(4)),
+            is_journal_short: true,
+            stored,
+            checkpoints,
+            ..Facts::default()
+        };
+        let Plan::Halt(halt) = decide(&facts) else { panic!("{facts:?}") };
+        assert!(halt.found.contains("checkpoint of epoch 5"), "{halt}");
+    }
+}
+
+#[test]
+fn a_checkpoint_without_any_trace_in_the_log_halts() {
+    // Row 9.
+    let plan = decided_without_state(None, JournalFacts::default(), None, Some(checkpoint(5)));
+    assert!(matches!(plan, Plan::Halt(_)), "{plan:?}");
+}
+
+#[test]
+fn a_checkpoint_store_that_does_not_answer_is_waited_for_only_where_it_is_needed() {
+    let unknown = |committed, journal, stored| {
+        let checkpoints = CheckpointFacts { is_unknown: true, ..CheckpointFacts::default() };
+        decide(&Facts {
+            committed: vec![committed],
+            journal,
+            stored,
+            checkpoints,
+            ..Facts::default()
+        })
+    };
+    let awaits = |plan| matches!(plan, Plan::AwaitCheckpoints { .. });
+    assert!(awaits(unknown(None, JournalFacts::default(), None)));
+    assert!(awaits(unknown(offset(9, 109), journal(6..=9), None)));
+    assert_eq!(unknown(offset(9, 109), journal(0..=9), None), resume(9, false));
+    assert_eq!(unknown(offset(9, 109), journal(6..=9), stored(5)), resume(9, false));
+}
+
+#[test]
+fn the_decision_is_total_and_restores_only_what_the_journal_continues() {
+    let options = || std::iter::once(None).chain((0_u64..4).map(Some));
+    let both = || options().flat_map(|one| options().map(move |other| (one, other)));
+    let mut restored = 0;
+    for (committed, state) in both() {
+        let journals = [(0, 0), (0, 2), (1, 3), (2, 2), (3, 3), (4, 3)];
+        for ((begin, end), candidate) in
+            journals.into_iter().flat_map(|it| options().map(move |of| (it, of)))
+        {
+            let journal: JournalFacts = (begin..=end).map(fact).collect();
+            let facts = Facts {
+                committed: vec![committed.and_then(|epoch| offset(epoch, epoch + 100))],
+                journal,
+                stored: state.and_then(stored),
+                checkpoints: CheckpointFacts {
+                    is_unknown: false,
+                    newest: candidate.map(Epoch),
+                    candidate: candidate.map(checkpoint),
+                },
+                ..Facts::default()
+            };
+            let is_continued =
+                journal.first.is_none_or(|it| Some(it.epoch.0) == candidate.map(|it| it + 1));
+            let is_restored = decide(&facts) == Plan::Restore;
+            assert!(!is_restored || (state.is_none() && is_continued), "{facts:?}");
+            restored += u32::from(is_restored);
+        }
+    }
+    assert!(restored > 0);
+}

@@ -6,6 +6,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod checkpoints;
 mod driving;
 mod reloading;
 mod running;

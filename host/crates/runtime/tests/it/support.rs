@@ -2,6 +2,7 @@
 
 use std::{
     collections::VecDeque,
+    io::Write,
     ops::ControlFlow,
     sync::{
         Arc, Condvar, Mutex, MutexGuard,
@@ -12,6 +13,7 @@ use std::{
 
 use bytes::Bytes;
 use dovetail_core::{
+    checkpoint::{Frozen, Restoring},
     clock::ManualClock,
     context::{Context, ContextError, emit::OutputKey},
     epoch::{Attempt, LaneId, Owner},
@@ -19,7 +21,7 @@ use dovetail_core::{
     key::Key,
     lane::PluginSwitch,
     log::{
-        CommittedOffset, Fetched, Log, LogError, Transaction, Waker,
+        CommittedOffset, Fetched, Log, LogError, Transaction, Trimmer, Waker,
         memory::{MemoryCluster, MemoryLog},
     },
     options::{
@@ -175,6 +177,8 @@ pub(crate) fn pipeline(revision: Arc<dyn Revision>) -> PipelineSetup {
         owner: Owner { host: "here".to_owned(), pid: 1, started_at: 5 },
         revision,
         transaction_timeout: 1_000,
+        checkpoints: None,
+        untrimmed: None,
     }
 }
 
@@ -350,6 +354,10 @@ impl Log for FaultyLog {
         self.seen = *count;
     }
 
+    fn trimmer(&self) -> Option<Trimmer> {
+        self.log.trimmer()
+    }
+
     fn waker(&self) -> Waker {
         let news = Arc::clone(&self.topics.news);
         Arc::new(move || wake(&news))
@@ -384,6 +392,7 @@ pub(crate) struct Disk {
     pub(crate) opened: Arc<AtomicU32>,
     pub(crate) set_aside: Arc<AtomicU32>,
     pub(crate) sized: Arc<AtomicU32>,
+    pub(crate) restored: Arc<AtomicU32>,
 }
 
 impl Disk {
@@ -418,6 +427,11 @@ impl OpenStore for Disk {
 
     fn set_expiry(&mut self, _: &ExpiryTable) {}
 
+    fn restore(&mut self) -> Result<Box<dyn Restoring + '_>, StoreError> {
+        self.restored.fetch_add(1, Ordering::SeqCst);
+        Ok(Box::new(Thawing { disk: self, content: Vec::new() }))
+    }
+
     fn set_aside(&mut self, _: &str) -> Result<(), StoreError> {
         self.set_aside.fetch_add(1, Ordering::SeqCst);
         self.is_damaged.store(false, Ordering::SeqCst);
@@ -426,7 +440,28 @@ impl OpenStore for Disk {
     }
 }
 
+struct Thawing<'a> {
+    disk: &'a Disk,
+    content: Vec<u8>,
+}
+
+impl Restoring for Thawing<'_> {
+    fn create<'a>(&'a mut self, _: &str) -> Result<Box<dyn Write + 'a>, StoreError> {
+        Ok(Box::new(&mut self.content))
+    }
+
+    fn finish(self: Box<Self>) -> Result<(), StoreError> {
+        let content = Bytes::from(self.content);
+        *self.disk.store.lock().unwrap() = MemoryStore::thaw(&content).unwrap();
+        Ok(())
+    }
+}
+
 impl StateStore for Disk {
+    fn freeze(&mut self) -> Result<Option<Box<dyn Frozen>>, StoreError> {
+        self.readable()?.freeze()
+    }
+
     fn get(&mut self, row: &[u8]) -> Result<Option<Bytes>, StoreError> {
         self.readable()?.get(row)
     }

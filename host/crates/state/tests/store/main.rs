@@ -3,6 +3,8 @@
 //! Modules are marked `cfg(test)` so that clippy knows their helpers as test code too.
 
 #[cfg(test)]
+mod checkpoints;
+#[cfg(test)]
 mod conformance;
 #[cfg(test)]
 mod directory;

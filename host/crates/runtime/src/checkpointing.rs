@@ -1,0 +1,249 @@
+//! One lane's checkpoints while it runs: when one is due, and what became of the last.
+//!
+//! The lane's thread freezes its state between two epochs and hands it over; uploading, trimming
+//! and collecting happen on the checkpointer's thread ([`crate::checkpointer`]), which answers. A
+//! failure is told, counted and tried again after the next interval: commits never wait for it.
+//!
+//! Invariant: at most one job of a lane is on its way, and each is answered.
+
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use dovetail_core::{
+    checkpoint::Manifest,
+    epoch::{Epoch, LaneId},
+    identity::Identity,
+    lane::Lane,
+    log::{Trimmer, Waker},
+    time::ProcessingTime,
+};
+
+use crate::{
+    checkpoint::Uploaded,
+    checkpointer::{Answer, Job, Task},
+    setup::{CheckpointSetup, Names},
+    status::{CheckpointShown, CheckpointView},
+    telemetry,
+};
+
+/// The first checkpoint after an acquisition comes when a tenth of the interval is over, so that a
+/// restarted pipeline is soon safe and lanes do not all wait for the same moment.
+const FIRST_PART: i64 = 10;
+/// How many of its own checkpoints a lane remembers, at least.
+const REMEMBERED_MIN: usize = 2;
+
+/// Who waits for a checkpoint that was asked for: what was published, or why nothing was.
+pub type Triggered = Sender<Result<CheckpointShown, String>>;
+
+#[derive(Debug, Default)]
+enum Stage {
+    /// Nothing is on its way.
+    #[default]
+    Idle,
+    /// The store was asked to freeze.
+    Freezing,
+    /// A job is on its way, since then.
+    Working,
+}
+
+/// The checkpoints of one lane.
+pub(crate) struct Checkpointing {
+    lane: LaneId,
+    names: Names,
+    setup: CheckpointSetup,
+    jobs: Sender<Job>,
+    answers: (Sender<Answer>, Receiver<Answer>),
+    trimmer: Option<Trimmer>,
+    waker: Waker,
+    stage: Stage,
+    due_at: ProcessingTime,
+    /// The epoch of the last one that was published.
+    published_epoch: Option<Epoch>,
+    /// Of this process, newest first.
+    published: Arc<Vec<Manifest>>,
+    /// Rises with each acquisition: hashes of files are kept no longer.
+    incarnation: u64,
+    waiting: Vec<Triggered>,
+    view: CheckpointView,
+}
+
+impl Checkpointing {
+    pub(crate) fn new(
+        lane: LaneId,
+        names: Names,
+        setup: CheckpointSetup,
+        jobs: Sender<Job>,
+        (trimmer, waker): (Option<Trimmer>, Waker),
+    ) -> Self {
+        let view = CheckpointView::new(setup.store.place().to_owned(), setup.every);
+        Self {
+            lane,
+            names,
+            setup,
+            jobs,
+            answers: bounded(1),
+            trimmer,
+            waker,
+            stage: Stage::default(),
+            due_at: i64::MIN,
+            published_epoch: None,
+            published: Arc::default(),
+            incarnation: 0,
+            waiting: Vec::new(),
+            view,
+        }
+    }
+
+    /// The lane was acquired: its store may be another one, and so may its history.
+    pub(crate) fn acquired(&mut self, now: ProcessingTime) {
+        self.incarnation += 1;
+        if matches!(self.stage, Stage::Freezing) {
+            self.stage = Stage::Idle;
+        }
+        let first = now.saturating_add(self.setup.every / FIRST_PART);
+        self.due_at = if self.incarnation == 1 { first } else { self.due_at.min(first) };
+    }
+
+    /// Takes one at the next opportunity.
+    pub(crate) fn trigger(&mut self, reply: Triggered) {
+        self.waiting.push(reply);
+        self.due_at = i64::MIN;
+    }
+
+    /// Returns what is shown.
+    pub(crate) fn view(&self) -> &CheckpointView {
+        &self.view
+    }
+
+    /// Goes on, between two turns of a running lane; `identity` is the committed one. Returns
+    /// whether what is shown has changed.
+    pub(crate) fn turn(
+        &mut self,
+        lane: &mut Lane,
+        identity: Option<&Identity>,
+        now: ProcessingTime,
+    ) -> bool {
+        let mut has_changed = false;
+        while let Ok(answer) = self.answers.1.try_recv() {
+            has_changed = true;
+            self.take(answer, now);
+        }
+        let (Some(epoch), Some(identity)) = (lane.epoch(), identity) else { return has_changed };
+        if matches!(self.stage, Stage::Idle) && now >= self.due_at {
+            if self.published_epoch == Some(epoch) {
+                // Nothing was committed since.
+                self.due_at = now.saturating_add(self.setup.every);
+                self.reply_with_last();
+                return true;
+            }
+            self.stage = Stage::Freezing;
+        }
+        if matches!(self.stage, Stage::Freezing) {
+            match lane.freeze() {
+                Ok(None) => {}
+                Ok(Some(frozen)) => {
+                    let (identity, published) = (identity.clone(), Arc::clone(&self.published));
+                    self.send(Task::Upload { frozen, identity, published }, now);
+                    has_changed = true;
+                }
+                Err(error) => {
+                    self.failed(&error.to_string(), now);
+                    has_changed = true;
+                }
+            }
+        }
+        has_changed
+    }
+
+    fn send(&mut self, task: Task, now: ProcessingTime) {
+        let job = Job {
+            lane: self.lane,
+            incarnation: self.incarnation,
+            task,
+            setup: self.setup.clone(),
+            answers: self.answers.0.clone(),
+            waker: Arc::clone(&self.waker),
+        };
+        self.stage = Stage::Working;
+        self.view.working_since = Some(now);
+        if self.jobs.send(job).is_err() {
+            self.failed("the checkpointer has ended", now);
+        }
+    }
+
+    fn take(&mut self, answer: Answer, now: ProcessingTime) {
+        match answer {
+            Answer::Uploaded(Ok(uploaded), ms) => self.published(*uploaded, ms, now),
+            Answer::Uploaded(Err(error), _) => self.failed(&error.to_string(), now),
+            Answer::Tidied(result) => {
+                self.stage = Stage::Idle;
+                self.view.working_since = None;
+                if let Err(error) = result {
+                    // The checkpoint itself is there: what is too much goes the next time.
+                    tracing::warn!(
+                        pipeline = self.names.pipeline,
+                        lane = self.lane.0,
+                        "behind the last checkpoint nothing was removed: {error}"
+                    );
+                }
+            }
+        }
+    }
+
+    fn published(&mut self, uploaded: Uploaded, ms: i64, now: ProcessingTime) {
+        let Uploaded { manifest, new_bytes } = uploaded;
+        let shown = CheckpointShown {
+            name: manifest.id.to_string(),
+            epoch: manifest.id.epoch.0,
+            at: manifest.created_at,
+            bytes: manifest.bytes(),
+            new_bytes,
+            ms,
+        };
+        tracing::debug!(lane = self.lane.0, "checkpoint {} is published", shown.name);
+        telemetry::publish_checkpoint(&self.names, self.lane.0, &shown);
+        if self.view.failures > 0 {
+            let (store, failures) = (self.setup.store.place(), self.view.failures);
+            tracing::info!(lane = self.lane.0, "{store} takes checkpoints again, after {failures}");
+        }
+        self.view.failures = 0;
+        self.view.last_error = None;
+        self.view.last = Some(shown);
+        self.published_epoch = Some(manifest.id.epoch);
+        let remembered = self.setup.keep.max(REMEMBERED_MIN);
+        let mut published = vec![manifest];
+        published.extend(self.published.iter().take(remembered - 1).cloned());
+        self.published = Arc::new(published);
+        self.due_at = now.saturating_add(self.setup.every);
+        self.reply_with_last();
+        let published = Arc::clone(&self.published);
+        self.send(Task::Tidy { published, trimmer: self.trimmer.clone() }, now);
+    }
+
+    fn failed(&mut self, why: &str, now: ProcessingTime) {
+        self.stage = Stage::Idle;
+        self.view.working_since = None;
+        self.view.failures += 1;
+        self.view.last_error = Some(why.to_owned());
+        self.due_at = now.saturating_add(self.setup.every);
+        telemetry::publish_checkpoint_failure(&self.names);
+        tracing::warn!(
+            pipeline = self.names.pipeline,
+            lane = self.lane.0,
+            failures = self.view.failures,
+            "no checkpoint was taken, the lane goes on: {why}"
+        );
+        for reply in self.waiting.drain(..) {
+            // Whoever asked may have gone.
+            drop(reply.try_send(Err(why.to_owned())));
+        }
+    }
+
+    fn reply_with_last(&mut self) {
+        let Some(last) = &self.view.last else { return };
+        for reply in self.waiting.drain(..) {
+            // Whoever asked may have gone.
+            drop(reply.try_send(Ok(last.clone())));
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The checkpoint store of a pipeline, and whether the journal may be trimmed behind it.
+//!
+//! Keeps: the journal is trimmed only behind checkpoints that do not share a disk with the state
+//! directory: one failing disk must not take both.
+
+use std::{fs, os::unix::fs::MetadataExt as _, path::Path, sync::Arc, time::Duration};
+
+use dovetail_core::{
+    checkpoint::{CheckpointError, CheckpointStore as _},
+    epoch::{Epoch, LaneId},
+    identity::Identity,
+};
+use dovetail_runtime::CheckpointSetup;
+use dovetail_state::checkpoint::objects::ObjectCheckpoints;
+
+use crate::{
+    config::{
+        Config,
+        model::{CheckpointConfig, LogConfig},
+    },
+    failure::Failure,
+};
+
+/// Opens the store; nothing is asked of it yet.
+///
+/// # Errors
+///
+/// When the system gives no event loop.
+pub fn open(checkpoint: &CheckpointConfig) -> Result<ObjectCheckpoints, Failure> {
+    let timeout = Duration::from_millis(u64::try_from(checkpoint.timeout).unwrap_or(u64::MAX));
+    ObjectCheckpoints::in_folder(&checkpoint.store, timeout)
+        .map_err(|error| Failure::internal(format!("the checkpoint store's event loop: {error}")))
+}
+
+/// Returns what the runtime needs; `None` without a checkpoint store.
+pub(super) fn setup(config: &Config) -> Result<Option<CheckpointSetup>, Failure> {
+    let Some(checkpoint) = &config.checkpoint else { return Ok(None) };
+    let (every, keep, timeout) = (checkpoint.every, checkpoint.keep, checkpoint.timeout);
+    let store = Arc::new(open(checkpoint)?);
+    Ok(Some(CheckpointSetup { store, every, keep, timeout }))
+}
+
+/// Returns why the journal is not trimmed; `None` = it is, behind checkpoints.
+#[must_use]
+pub fn untrimmed(config: &Config) -> Option<String> {
+    let why = match (&config.log, &config.checkpoint) {
+        // Its journal is a file on this machine: there is nothing to run out of sooner.
+        (LogConfig::Embedded(_), _) => return None,
+        (LogConfig::Kafka(_), None) => "there are no checkpoints".to_owned(),
+        (LogConfig::Kafka(_), Some(checkpoint)) => {
+            let (store, state) = (device(&checkpoint.store), device(&config.state_dir));
+            match (store, state) {
+                (Some(store), Some(state)) if store != state => return None,
+                (Some(_), Some(_)) => format!(
+                    "checkpoint.store {} is on the disk of state.dir, and is lost with it",
+                    checkpoint.store.display()
+                ),
+                (None, _) | (_, None) => format!(
+                    "it is not known whether checkpoint.store {} is on the disk of state.dir",
+                    checkpoint.store.display()
+                ),
+            }
+        }
+    };
+    Some(format!(
+        "{why}: nothing is trimmed from `{}`, which grows with every commit",
+        dovetail_kafka::options::journal_topic(&config.pipeline)
+    ))
+}
+
+/// Returns the device that a folder is on, or would be.
+fn device(folder: &Path) -> Option<u64> {
+    folder.ancestors().find_map(|part| fs::metadata(part).ok()).map(|metadata| metadata.dev())
+}
+
+/// Returns the identity that a trimmed journal has lost, from the newest manifest of its first lane
+/// that can be read.
+///
+/// # Errors
+///
+/// When there is no store or it has none.
+pub(super) fn identity(config: &Config, begins: Epoch) -> Result<Identity, Failure> {
+    let found = format!(
+        "the journal begins at epoch {} and not with the genesis record: it was trimmed behind \
+         checkpoints",
+        begins.0
+    );
+    let Some(checkpoint) = &config.checkpoint else {
+        return Err(Failure::configuration(format!(
+            "{found}; set `checkpoint.store` to the one that this pipeline ran with"
+        )));
+    };
+    let store = open(checkpoint)?;
+    let failed = |error: CheckpointError| Failure::configuration(format!("{found}; {error}"));
+    for id in store.list(LaneId(0)).map_err(failed)? {
+        match store.manifest(id) {
+            Ok(manifest) => return Ok(manifest.identity),
+            Err(error @ CheckpointError::Unavailable { .. }) => return Err(failed(error)),
+            Err(error) => tracing::warn!("checkpoint {id} cannot be used: {error}"),
+        }
+    }
+    Err(Failure::configuration(format!(
+        "{found}, and {} has none; set `checkpoint.store` to the one that this pipeline ran with",
+        checkpoint.store.display()
+    )))
+}
