@@ -63,6 +63,7 @@ fn secure_listener_admits_the_right_password_only() {
     let broker = Broker::start(&Options {
         secure: true,
         settings: vec!["message.max.bytes=123456".to_owned()],
+        ..Options::default()
     })
     .unwrap();
     let secure = broker.secure().unwrap();

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use dovetail_tests::broker::{Broker, Options};
+use dovetail_tests::broker::{Broker, ENDS_TRANSACTIONS, Options};
 
 use crate::host_process::{LIMIT, Pipeline, get, wait_for_status};
 use crate::host_stream::{Random, Stream};
@@ -15,7 +15,9 @@ const KILLS: usize = 2;
 fn killed_broker_loses_and_repeats_nothing_and_the_host_goes_on() {
     let mut random = Random::new();
     let stream = Stream::generate(&mut random, 60_000, 5, 4);
-    let mut broker = Broker::start(&Options::default()).unwrap();
+    // Killed at any moment, also between the answer to a commit and its markers.
+    let options = Options { version: Some(ENDS_TRANSACTIONS), ..Options::default() };
+    let mut broker = Broker::start(&options).unwrap();
     let pipeline = Pipeline::on(broker.bootstrap());
     pipeline.create_topics(4);
     let client = pipeline.client.clone();

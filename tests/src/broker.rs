@@ -21,9 +21,18 @@ use tempfile::TempDir;
 /// Names a cluster that the tests use instead of starting one: `HOST:PORT[,HOST:PORT…]`.
 pub const CLUSTER_VARIABLE: &str = "DOVETAIL_TEST_BROKERS";
 
+/// The Kafka whose coordinator ends every transaction that it answered, killed at whatever moment.
+///
+/// Those of Kafka 4 take a partition without a leader for a deleted one and forget its marker
+/// (KAFKA-20734): killed between the answer to a commit and its markers, a broker that is alone
+/// leaves the transaction open for ever. 3.9 waits for a leader.
+pub const ENDS_TRANSACTIONS: &str = "3.9.1";
+
 /// What a broker is started with; `Options::default()` is a plain one.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
+    /// The version of the broker, e.g. [`ENDS_TRANSACTIONS`]; none: the one in `tests/kafka/pom.xml`.
+    pub version: Option<&'static str>,
     /// Lines for the broker's settings, `key=value`; they win over the fixture's own.
     pub settings: Vec<String>,
     /// Adds a listener with TLS and SCRAM or PLAIN; see [`Broker::secure`].
@@ -122,7 +131,11 @@ impl Broker {
 
     fn script(&self, command: &str) -> Result<String> {
         let script = fixture_folder().join("kafka.sh");
-        let output = Command::new(&script)
+        let mut call = Command::new(&script);
+        if let Some(version) = self.options.version {
+            call.env("KAFKA_VERSION", version);
+        }
+        let output = call
             .arg(command)
             .env("KAFKA_FIXTURE_DIR", self.folder.path())
             .env("KAFKA_OWNER", std::process::id().to_string())
