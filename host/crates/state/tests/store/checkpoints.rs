@@ -4,7 +4,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use dovetail_core::{
@@ -99,7 +99,8 @@ fn apply_epoch(store: &mut RocksStore, epoch: u64, changes: &Changes) {
 
 /// Asks until what it needs is written, as a lane does after each epoch.
 fn freeze(store: &mut RocksStore) -> Box<dyn Frozen> {
-    for _ in 0..10_000 {
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while Instant::now() < deadline {
         if let Some(frozen) = store.freeze().unwrap() {
             return frozen;
         }
@@ -107,7 +108,7 @@ fn freeze(store: &mut RocksStore) -> Box<dyn Frozen> {
         // Goes through the database as other work of a lane does.
         store.head().unwrap();
     }
-    panic!("the memtables are not written");
+    panic!("the memtables are not written within two minutes");
 }
 
 struct Rig {
