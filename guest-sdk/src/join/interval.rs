@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 
 /// One of the two inputs of a join.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Side {
     /// The left one.
     Left,

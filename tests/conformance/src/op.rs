@@ -3,6 +3,7 @@
 mod interval;
 mod keyed_co;
 mod scheduling;
+mod tables;
 mod ttl;
 mod watermarks;
 
@@ -20,6 +21,7 @@ pub(crate) fn run(case: &Case) -> Result<(), Failure> {
         "interval_join" | "outer_interval_join" | "semi_interval_join" | "anti_interval_join" => {
             interval::run(case)
         }
+        "ks_table_table" => tables::table_table(case),
         other => Err(Failure::Unknown(other.to_owned())),
     }
 }
