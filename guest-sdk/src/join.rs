@@ -4,6 +4,7 @@
 //! |---|---|---|---|
 //! | [`Interval`] | nothing | none | arithmetic |
 //! | [`ExpiringBuffer`] | a row per item and a head row | one per key | 1 read, 2 writes; a range is sought, not scanned |
+//! | [`VersionedTable`] | a row per version and a head row | none | a lookup reads one version; a version 2 reads, 2 writes |
 //! | [`Steps`] | one row while work goes on | none | nothing where the work fits one call |
 //!
 //! A part takes the states it needs from `open`, and the [`crate::Context`] with every call. Each
@@ -15,9 +16,11 @@
 mod expiring;
 mod interval;
 mod steps;
+mod versions;
 
 pub use self::{
     expiring::ExpiringBuffer,
     interval::{Interval, JoinKind, Side},
     steps::Steps,
+    versions::{Version, VersionedTable},
 };

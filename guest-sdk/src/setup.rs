@@ -9,6 +9,7 @@ use crate::{
     config::Millis,
     error::{Error, Result},
     handles::{Counter, Gauge, Histogram, Input, Output},
+    join::VersionedTable,
     plugin::Plugin,
     state::{EntryKey, EventTimeBuffer, ListState, MapState, ValueState},
 };
@@ -231,7 +232,13 @@ impl StateBuilder<'_> {
         EventTimeBuffer::new(self.whole("an event-time buffer"))
     }
 
-    /// Lists and buffers count their items: entries that expire one by one would make that wrong.
+    /// A row per key with its versions by event time.
+    #[must_use]
+    pub fn versioned_table<T>(self) -> VersionedTable<T> {
+        VersionedTable::new(self.whole("a versioned table"))
+    }
+
+    /// These know how many or which entries they have: some that expire alone would make that wrong.
     fn whole(mut self, what: &str) -> u32 {
         if self.expiry.take().is_some() {
             let name = &self.name;

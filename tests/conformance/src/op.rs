@@ -5,6 +5,7 @@ mod keyed_co;
 mod scheduling;
 mod tables;
 mod ttl;
+mod versions;
 mod watermarks;
 
 use crate::case::{Case, Failure};
@@ -22,6 +23,10 @@ pub(crate) fn run(case: &Case) -> Result<(), Failure> {
             interval::run(case)
         }
         "ks_table_table" => tables::table_table(case),
+        "ks_stream_table" => tables::stream_table(case),
+        "temporal_rowtime" => tables::temporal_rowtime(case),
+        "temporal_proctime" => tables::temporal_proctime(case),
+        "versioned_store" => versions::run(case),
         other => Err(Failure::Unknown(other.to_owned())),
     }
 }

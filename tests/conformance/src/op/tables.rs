@@ -1,5 +1,10 @@
-//! `ks_table_table`: the plugin `table-join`.
+//! Streams and tables: `temporal_rowtime` and `ks_stream_table` of versions run the plugin `as-of`,
+//! those of the newest row by arrival, with `temporal_proctime`, the plugin `latest-dimension`;
+//! `ks_table_table` runs the plugin `table-join`.
 
+use as_of::AsOf;
+use dovetail_sdk::Plugin;
+use latest_dimension::LatestDimension;
 use serde_json::{Value, json};
 use table_join::TableJoin;
 
@@ -7,6 +12,16 @@ use crate::{
     case::{Case, Failure},
     joined::{Joined, LateRows, rows},
 };
+
+/// The number of the input `behaviour` of both plugins: the left one of a case.
+const BEHAVIOUR: u16 = 1;
+
+/// Whether the case's dimension has event times that the plugin is to see.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RightTimes {
+    Told,
+    Withheld,
+}
 
 pub(super) fn table_table(case: &Case) -> Result<(), Failure> {
     let versioned: Vec<&str> = [("L", "left"), ("R", "right")]
@@ -16,23 +31,75 @@ pub(super) fn table_table(case: &Case) -> Result<(), Failure> {
         })
         .map(|(_, side)| side)
         .collect();
-    let kind =
-        if case.config["kind"] == "outer" { json!("full") } else { case.config["kind"].clone() };
+    let kind = match case.config["kind"].as_str() {
+        Some("outer") => json!("full"),
+        _ => case.config["kind"].clone(),
+    };
     let config = json!({
         "kind": kind,
         "versioned": versioned,
         "result": { "l": "left.v", "r": "right.v" },
     });
-    run::<TableJoin>(case, 0, &config)
+    run::<TableJoin>(case, 0, &config, RightTimes::Told)
 }
 
-fn run<P: dovetail_sdk::Plugin + Send>(
+pub(super) fn stream_table(case: &Case) -> Result<(), Failure> {
+    let is_left = case.config["kind"] == "left";
+    if case.config["versioned"] == true {
+        as_of(case, "at_once", is_left)
+    } else {
+        latest(case, is_left)
+    }
+}
+
+pub(super) fn temporal_rowtime(case: &Case) -> Result<(), Failure> {
+    as_of(case, "wait_for_watermark", case.config["left"] == true)
+}
+
+pub(super) fn temporal_proctime(case: &Case) -> Result<(), Failure> {
+    latest(case, case.config["left"] == true)
+}
+
+fn as_of(case: &Case, mode: &str, is_left: bool) -> Result<(), Failure> {
+    let config = json!({
+        "mode": mode,
+        "unmatched": if is_left { "emit_without" } else { "drop" },
+        "result": { "l": "behaviour.v", "r": "dimension.v" },
+    });
+    run::<AsOf>(case, BEHAVIOUR, &config, RightTimes::Told)
+}
+
+/// A dimension without event times: what came last is the newest.
+fn latest(case: &Case, is_left: bool) -> Result<(), Failure> {
+    let config = json!({
+        "wait": 0,
+        "on_timeout": if is_left { "emit_without" } else { "drop" },
+        "result": { "l": "behaviour.v", "r": "dimension.v" },
+    });
+    run::<LatestDimension>(case, BEHAVIOUR, &config, RightTimes::Withheld)
+}
+
+fn run<P: Plugin + Send>(
     case: &Case,
     left: u16,
     config: &Value,
+    times: RightTimes,
 ) -> Result<(), Failure> {
     let broken = |message| Failure::Broken { step: 0, message };
     let mut joined = Joined::new::<P>(case, left, config).map_err(broken)?;
     let mut tell = rows(joined.row_length(), LateRows::LeftOut);
-    case.check(|event| joined.feed(event, &mut tell))
+    let has_times = case.op != "temporal_proctime";
+    case.check(|event| {
+        let mut event = event.to_vec();
+        let side = event.first().and_then(Value::as_str).unwrap_or_default();
+        let is_right = side == "R";
+        if !has_times && matches!(side, "L" | "R") {
+            // Its records are key, value and kind.
+            event.insert(2, Value::Null);
+        }
+        if is_right && times == RightTimes::Withheld && event.len() > 2 {
+            event[2] = Value::Null;
+        }
+        joined.feed(&event, &mut tell)
+    })
 }
