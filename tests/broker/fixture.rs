@@ -36,7 +36,7 @@ fn waiting_for_records_that_do_not_come_says_how_many_came() {
 
 #[test]
 fn killed_broker_comes_back_at_the_same_address_with_its_records() {
-    let mut broker = Broker::start(&Options::default()).unwrap();
+    let mut broker = Broker::start(&Options::killed()).unwrap();
     let client = broker.client();
     client.create_topic("kept", 1, &[]).unwrap();
     client.produce("kept", &[Record::new("k", "v")]).unwrap();

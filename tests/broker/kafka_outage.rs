@@ -12,7 +12,7 @@ use crate::kafka_lane::{Heard, Lane, commit, emit, plain, read_until};
 
 #[test]
 fn ends_are_unknown_during_an_outage_and_told_again_after_it() {
-    let mut broker = Broker::start(&Options::default()).unwrap();
+    let mut broker = Broker::start(&Options::killed()).unwrap();
     let lane = Lane::create(&broker.client(), plain(broker.bootstrap()));
     broker.client().produce(&lane.input, &[Record::new("k", "before")]).unwrap();
     let mut log = lane.started();
@@ -32,7 +32,7 @@ fn ends_are_unknown_during_an_outage_and_told_again_after_it() {
 
 #[test]
 fn a_commit_during_an_outage_is_a_doubt_and_the_lane_recovers() {
-    let mut broker = Broker::start(&Options::default()).unwrap();
+    let mut broker = Broker::start(&Options::killed()).unwrap();
     let lane = Lane::create(&broker.client(), plain(broker.bootstrap()));
     let mut log = lane.started();
     commit(&mut log, 0, &[0, 0], &OutputBuffer::default(), &["zero"]).unwrap();

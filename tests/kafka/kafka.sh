@@ -122,10 +122,12 @@ share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
 group.coordinator.append.linger.ms=0
 # a restart has to wait until the controller has dropped the previous incarnation of this broker:
-# at once after a controlled shutdown, after the session timeout (default 9 s) after a kill
+# at once after a controlled shutdown, after the session timeout after a kill. It is long: a busy
+# machine delays heartbeats, and a broker that is dropped leaves its partitions without a leader for
+# a moment, in which Kafka 4 forgets to end transactions (KAFKA-20734)
 controlled.shutdown.enable=true
 broker.heartbeat.interval.ms=250
-broker.session.timeout.ms=1500
+broker.session.timeout.ms=30000
 auto.create.topics.enable=false
 # short-lived, so keep everything and do not preallocate large index files
 log.retention.hours=-1

@@ -39,6 +39,16 @@ pub struct Options {
     pub secure: bool,
 }
 
+impl Options {
+    /// For a broker that is killed: it is ready again soon. On a busy machine it may also lose its
+    /// partitions for a moment without being killed.
+    #[must_use]
+    pub fn killed() -> Self {
+        let settings = vec!["broker.session.timeout.ms=1500".to_owned()];
+        Self { settings, ..Self::default() }
+    }
+}
+
 /// A broker of this test alone.
 #[derive(Debug)]
 pub struct Broker {
