@@ -16,7 +16,7 @@ use dovetail_core::{
     record::Headers,
 };
 use rdkafka_sys::types::RDKafkaErrorCode as Code;
-use tracing::{debug, error, info, warn};
+use tracing::{debug, error, info, trace, warn};
 
 use crate::{
     failure::{self, is_outage, is_too_large, of_call, of_record},
@@ -148,6 +148,7 @@ impl LaneProducer {
         let (_, end) = offsets::watermarks(&self.client, &name, self.partition)
             .map_err(|f| of_call("asking for the end of the journal", &f))?;
         self.journal_next = end;
+        trace!(lane = self.partition, step = "fenced", "every older writer of the lane is fenced");
         Ok(())
     }
 
@@ -206,24 +207,35 @@ impl LaneProducer {
             return Ok(self.journal_next);
         }
         let offsets = self.offsets(transaction)?;
+        let epoch = transaction.metadata.epoch.0;
         self.call("beginning a transaction", Client::begin_transaction)?;
+        self.trace(epoch, "begun");
         self.send_outputs(transaction, now, deadline, reports)?;
         self.drain(deadline, reports)?;
+        self.trace(epoch, "outputs");
         for chunk in transaction.chunks {
             let record =
                 Outgoing { partition: self.partition, key: None, value: Some(chunk), timestamp: 0 };
             self.send(&self.journal, record, None, deadline, reports)?;
         }
         self.drain(deadline, reports)?;
+        self.trace(epoch, "journal");
         let left = deadline.saturating_duration_since(Instant::now());
         self.call("adding the offsets", |c| c.send_offsets(&offsets, &self.group, left))?;
+        self.trace(epoch, "offsets");
         self.call("committing", Client::commit_transaction)?;
+        self.trace(epoch, "committed");
         reports.collect(&self.client);
         self.is_suspect = reports.outage.is_some();
         let chunks = i64::try_from(transaction.chunks.len()).unwrap_or(i64::MAX);
         // Behind the chunks comes the transaction's marker.
         self.journal_next += chunks + 1;
         Ok(self.journal_next)
+    }
+
+    /// Says which step of an epoch's commit the broker has acknowledged.
+    fn trace(&self, epoch: u64, step: &str) {
+        trace!(lane = self.partition, epoch, step, "a step of a commit is done");
     }
 
     fn offsets(&self, transaction: &Transaction<'_>) -> Result<Offsets, LogError> {

@@ -110,6 +110,8 @@ pub(crate) fn producer(options: &LaneLogOptions) -> Settings {
     if options.exactly_once {
         put(s, "transactional.id", options.transactional_id());
         put(s, "transaction.timeout.ms", timeout);
+        // A request must not outlast its transaction: librdkafka refuses such settings.
+        put(s, "socket.timeout.ms", REQUEST_TIMEOUT.as_millis().min(timeout));
     }
     put(s, "enable.idempotence", true);
     put(s, "message.timeout.ms", timeout);

@@ -497,21 +497,19 @@ impl LaneDriver {
         }
     }
 
-    /// The store failed: it is opened again and the journal replayed. A damaged one is moved aside
-    /// first, or the same damage would be met for ever.
+    /// The store failed: it is opened again and the journal replayed, as often as that takes: a full
+    /// disk may have room again. A damaged one is moved aside first, or the same damage would be met
+    /// for ever.
     fn store_failed(&mut self, error: &StoreError, now: ProcessingTime) -> (State, Advance) {
         self.store = None;
         let mut message = error.to_string();
-        let reason = match error {
-            StoreError::Corrupt(_) => Reason::Damaged,
-            StoreError::Unavailable(why) => Reason::Other(why.clone()),
-        };
-        let is_damaged = reason == Reason::Damaged;
-        if self.is_permanent(reason) {
-            return self.fatal(FatalKind::Rule, message, now);
-        }
-        if is_damaged && let Err(error) = self.parts.stores.set_aside(&message) {
-            message.push_str(&format!("; and it cannot be moved aside: {error}"));
+        if matches!(error, StoreError::Corrupt(_)) {
+            if self.is_permanent(Reason::Damaged) {
+                return self.fatal(FatalKind::Rule, message, now);
+            }
+            if let Err(error) = self.parts.stores.set_aside(&message) {
+                message.push_str(&format!("; and it cannot be moved aside: {error}"));
+            }
         }
         self.recover(message, now)
     }

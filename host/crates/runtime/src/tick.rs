@@ -264,6 +264,8 @@ fn execute_one(
         Effect::Applied(report) => {
             let (journal_next, commit_ms) = turning.last_commit;
             let at = clock.read();
+            let epoch = report.epoch.map(|epoch| epoch.0);
+            tracing::trace!(epoch, step = "applied", "an epoch is applied to keyed state");
             turning.committed.push(Committed { report, journal_next, commit_ms, at });
         }
         Effect::Stop(cause) => return Some(TickOutcome::Stop(cause)),

@@ -193,6 +193,24 @@ fn a_store_that_cannot_apply_is_reopened_and_filled_from_the_journal() {
 }
 
 #[test]
+fn a_disk_that_stays_full_is_waited_for() {
+    let (topics, disk, mut driven) = started();
+    topics.append("a=x");
+    driven.run_for(500);
+    disk.fail(8);
+    topics.append("a=y");
+    assert_eq!(driven.run_for(1_000), None);
+    let readiness = driven.handle.readiness();
+    let mut reasons = readiness.reasons.iter().map(|reason| &reason.message);
+    assert!(reasons.any(|why| why.contains("the disk is full")), "{readiness:?}");
+    assert_eq!(driven.run_for(60_000), None);
+    assert!(driven.handle.readiness().is_ready(), "{:?}", driven.handle.readiness());
+    topics.append("a=z");
+    driven.run_for(1_000);
+    assert_eq!(topics.outputs(), ["r1:x#1", "r1:y#2", "r1:z#3"]);
+}
+
+#[test]
 fn local_state_of_another_history_is_rebuilt() {
     let (topics, disk, mut driven) = started();
     topics.append("a=x");
