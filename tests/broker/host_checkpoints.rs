@@ -4,12 +4,12 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::host_process::{Host, LIMIT, Pipeline, dovetail, get};
+use crate::host_process::{Host, LIMIT, Pipeline, dovetail, get, wait_until};
 use crate::host_stream::{BASE, Random, Stream, order};
 
 const PARTITIONS: u16 = 2;
@@ -33,15 +33,6 @@ fn json(arguments: &[&str]) -> (bool, Value) {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let value = serde_json::from_slice(&output.stdout).unwrap_or(Value::String(said));
     (output.status.success(), value)
-}
-
-/// Waits until something holds that only asking shows.
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !holds() {
-        assert!(begin.elapsed() < LIMIT, "{what} did not come");
-        std::thread::park_timeout(Duration::from_millis(50));
-    }
 }
 
 /// The first kept offset of each journal partition.

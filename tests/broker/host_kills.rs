@@ -1,43 +1,47 @@
 //! Goal: no result is lost or repeated, whatever ends the process and wherever, and each is made
 //! by one revision of the plugin. Method: a stream whose results are known, kills at moments that
-//! a printed seed gives, a `read_committed` reader throughout.
+//! a printed seed gives, a `read_committed` reader throughout. `make soak` runs it at full size.
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::sync_channel;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dovetail_tests::broker::{Client, Follower, Record};
 
 use crate::host_process::{Host, LIMIT, Pipeline, marked};
-use crate::host_stream::{Random, Stream, mark_of};
+use crate::host_stream::{Random, Stream, mark_of, size};
 
 const PARTITIONS: u16 = 4;
-/// Of each topic; with the last records of each partition a little more than 200,000 in all.
-const ORDERS: u64 = 100_000;
-const KILLS: usize = 10;
-/// Before these starts the state directory is deleted.
+/// Of both topics together, without the last records of each partition.
+const RECORDS: (&str, u64) = ("DOVETAIL_TEST_RECORDS", 200_000);
+/// At least 8.
+const KILLS: (&str, u64) = ("DOVETAIL_TEST_KILLS", 10);
+/// Before these of ten starts the state directory is deleted.
 const WITHOUT_STATE: [usize; 2] = [3, 7];
 /// While this process runs every lane switches to revision 2.
 const REPLACED_IN: usize = 4;
 /// While this one runs the plugin is replaced by revision 3, which a kill may forestall.
 const REPLACED_AND_KILLED_IN: usize = 6;
 
+/// Pain P36.
 #[test]
-fn ten_kills_lose_and_repeat_nothing() {
+fn kills_at_random_lose_and_repeat_nothing() {
+    let begin = Instant::now();
+    let (records, kills) = (size(RECORDS), usize::try_from(size(KILLS)).unwrap());
     let mut random = Random::new();
-    let stream = Stream::generate(&mut random, ORDERS, 5, PARTITIONS);
+    let stream = Stream::generate(&mut random, records / 2, 5, PARTITIONS);
     let pipeline = Pipeline::create(i32::from(PARTITIONS));
     let client = &pipeline.client;
     let mut results = client.follow(&pipeline.topic("results")).unwrap();
-    let mut parts = Parts::new(&pipeline, &stream);
+    let mut parts = Parts::new(&pipeline, &stream, kills);
 
     std::thread::scope(|scope| {
         // One thread, so that each topic keeps its order.
-        let (release, released) = sync_channel::<Part<'_>>(KILLS + 1);
+        let (release, released) = sync_channel::<Part<'_>>(kills + 1);
         scope.spawn(move || released.into_iter().for_each(|part| part.produce()));
-        for round in 0..KILLS {
+        for round in 0..kills {
             release.send(parts.next()).unwrap();
-            if WITHOUT_STATE.contains(&round) {
+            if WITHOUT_STATE.contains(&(round % 10)) {
                 pipeline.delete_state();
             }
             let host = pipeline.run();
@@ -55,6 +59,8 @@ fn ten_kills_lose_and_repeat_nothing() {
                 pipeline.replace_plugin(&marked(3));
             }
             kill_at_random(host, &mut results, &mut random);
+            let count = results.records.len();
+            println!("{} of {kills} kills, {count} of {} results", round + 1, stream.results.len());
         }
         release.send(parts.next()).unwrap();
     });
@@ -80,6 +86,8 @@ fn ten_kills_lose_and_repeat_nothing() {
     }
     let dead = client.read_committed(&pipeline.topic("dead-letters")).unwrap();
     assert_eq!(dead, []);
+    let took = begin.elapsed().as_secs();
+    println!("{kills} kills, {records} records, {count} results, none lost or repeated, {took} s");
 }
 
 /// Reads until a revision has decided something in every partition.
@@ -117,9 +125,9 @@ struct Part<'a> {
 }
 
 impl<'a> Parts<'a> {
-    fn new(pipeline: &'a Pipeline, stream: &'a Stream) -> Self {
+    fn new(pipeline: &'a Pipeline, stream: &'a Stream, kills: usize) -> Self {
         // One for each process that is killed, one after the switch, one for the last process.
-        let size = stream.orders.len().div_ceil(KILLS + 2);
+        let size = stream.orders.len().div_ceil(kills + 2);
         Self {
             client: &pipeline.client,
             topics: ["orders", "payments"].map(|topic| pipeline.topic(topic)),

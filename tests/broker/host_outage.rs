@@ -7,22 +7,25 @@ use std::time::Duration;
 use dovetail_tests::broker::{Broker, ENDS_TRANSACTIONS, Options};
 
 use crate::host_process::{LIMIT, Pipeline, get, wait_for_status};
-use crate::host_stream::{Random, Stream};
+use crate::host_stream::{Random, Stream, size};
 
-const KILLS: usize = 2;
+const KILLS: (&str, u64) = ("DOVETAIL_TEST_BROKER_KILLS", 2);
+/// Of each topic, after each start of the broker.
+const ORDERS_EACH: u64 = 20_000;
 
 #[test]
 fn killed_broker_loses_and_repeats_nothing_and_the_host_goes_on() {
+    let kills = size(KILLS);
     let mut random = Random::new();
-    let stream = Stream::generate(&mut random, 60_000, 5, 4);
+    let stream = Stream::generate(&mut random, ORDERS_EACH * (kills + 1), 5, 4);
     // Killed at any moment, also between the answer to a commit and its markers.
-    let options = Options { version: Some(ENDS_TRANSACTIONS), ..Options::default() };
+    let options = Options { version: Some(ENDS_TRANSACTIONS), ..Options::killed() };
     let mut broker = Broker::start(&options).unwrap();
     let pipeline = Pipeline::on(broker.bootstrap());
     pipeline.create_topics(4);
     let client = pipeline.client.clone();
-    let size = stream.orders.len().div_ceil(KILLS + 1);
-    let mut parts = stream.orders.chunks(size).zip(stream.payments.chunks(size));
+    let each = stream.orders.len().div_ceil(usize::try_from(kills).unwrap() + 1);
+    let mut parts = stream.orders.chunks(each).zip(stream.payments.chunks(each));
     let mut produce = || {
         let (orders, payments) = parts.next().unwrap();
         client.produce(&pipeline.topic("orders"), orders).unwrap();
@@ -32,7 +35,8 @@ fn killed_broker_loses_and_repeats_nothing_and_the_host_goes_on() {
     let host = pipeline.run();
     let admin = host.wait_for_lanes();
     produce();
-    for _ in 0..KILLS {
+    for kill in 1..=kills {
+        println!("kill {kill} of {kills} of the broker");
         produce();
         // Some moment of the host's work, which goes on meanwhile.
         let moment = Duration::from_millis(random.below(1_000));

@@ -20,8 +20,12 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 
 /// The binary beside this test's own.
 pub(crate) fn binary() -> PathBuf {
+    binary_named("dovetail")
+}
+
+fn binary_named(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
-    let binary = test.parent().unwrap().with_file_name("dovetail");
+    let binary = test.parent().unwrap().with_file_name(name);
     assert!(
         binary.exists(),
         "{} is missing: `cargo build --release --workspace --bins` makes it",
@@ -33,19 +37,18 @@ pub(crate) fn binary() -> PathBuf {
 /// The component of plugin `order-payment`, built once per test process.
 pub(crate) fn order_payment() -> &'static [u8] {
     static COMPONENT: OnceLock<Vec<u8>> = OnceLock::new();
-    COMPONENT.get_or_init(|| {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("order_payment.wasm");
-        let built = Command::new(binary())
-            .arg("build")
-            .arg(workspace::root().join("plugins/order-payment"))
-            .arg("--out")
-            .arg(&file)
-            .output()
-            .unwrap();
-        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-        fs::read(&file).unwrap()
-    })
+    COMPONENT.get_or_init(|| component("plugins/order-payment"))
+}
+
+/// Builds the plugin in that folder of the repository.
+pub(crate) fn component(of: &str) -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("plugin.wasm");
+    let mut build = Command::new(binary());
+    build.arg("build").arg(workspace::root().join(of)).arg("--out").arg(&file);
+    let built = build.output().unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    fs::read(&file).unwrap()
 }
 
 /// A revision of `order-payment` that marks its results: they say `PAI2` for 2, and so on.
@@ -96,6 +99,10 @@ impl Pipeline {
         let pipeline = Self { name: unique_name("host"), client, folder, brokers };
         pipeline.replace_plugin(order_payment());
         pipeline
+    }
+
+    pub(crate) fn brokers(&self) -> &str {
+        &self.brokers
     }
 
     pub(crate) fn topic(&self, name: &str) -> String {
@@ -181,6 +188,18 @@ struct Said {
     has_ended: bool,
 }
 
+/// A signal that a process sends itself once it has reported a step that often.
+#[derive(Debug, Clone)]
+pub(crate) struct AtStep {
+    pub(crate) step: &'static str,
+    /// From 1 on, over all lanes of the process.
+    pub(crate) count: u64,
+    /// `KILL` or `STOP`.
+    pub(crate) signal: &'static str,
+    /// How long after the report; zero: before the next step begins.
+    pub(crate) after: Duration,
+}
+
 /// A running `dovetail run`; dropping it kills it.
 pub(crate) struct Host {
     child: Child,
@@ -190,7 +209,26 @@ pub(crate) struct Host {
 
 impl Host {
     pub(crate) fn start(file: &Path) -> Self {
-        let mut child = Command::new(binary())
+        Self::start_command(&mut Command::new(binary()), file)
+    }
+
+    /// Starts one that sends itself a signal (`tests/src/bin/at_step.rs`).
+    pub(crate) fn start_at_step(file: &Path, at: &AtStep) -> Self {
+        let AtStep { step, count, signal, after } = at;
+        let at = format!("{step}:{count}:{signal}:{}", after.as_micros());
+        let mut command = Command::new(binary_named("dovetail-at-step"));
+        Self::start_command(command.env("DOVETAIL_AT_STEP", at), file)
+    }
+
+    /// Starts one whose writes fail, instead of ending it, once its files may grow no more.
+    pub(crate) fn start_on_a_disk_that_fills(file: &Path) -> Self {
+        let ignoring = "trap '' XFSZ; exec \"$0\" \"$@\"";
+        let mut command = Command::new("sh");
+        Self::start_command(command.arg("-c").arg(ignoring).arg(binary()), file)
+    }
+
+    fn start_command(command: &mut Command, file: &Path) -> Self {
+        let mut child = command
             .arg("run")
             .arg(file)
             .stdin(Stdio::null())
@@ -257,8 +295,27 @@ impl Host {
 
     /// SIGTERM.
     pub(crate) fn terminate(&self) {
-        let sent = Command::new("kill").arg("-TERM").arg(self.pid().to_string()).status();
+        self.signal("TERM");
+    }
+
+    /// Lets it go on after a SIGSTOP.
+    pub(crate) fn go_on(&self) {
+        self.signal("CONT");
+    }
+
+    fn signal(&self, name: &str) {
+        let sent =
+            Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status();
         assert!(sent.unwrap().success());
+    }
+
+    /// Waits until it stands still after a SIGSTOP.
+    pub(crate) fn wait_for_standstill(&self) {
+        wait_until("the standstill", || {
+            let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap();
+            let (_, rest) = stat.rsplit_once(')').unwrap();
+            rest.trim_start().starts_with('T')
+        });
     }
 
     /// SIGTERM, and its end with exit code 0.
@@ -314,6 +371,15 @@ fn doing(pid: u32) -> String {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits until something holds that only asking shows.
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < LIMIT, "{what} did not come");
+        std::thread::park_timeout(Duration::from_millis(50));
+    }
 }
 
 /// Status and body of `GET path`.

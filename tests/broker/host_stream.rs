@@ -17,6 +17,11 @@ const DISORDER: u64 = 1_500;
 /// The seed to repeat a run with.
 const SEED_VARIABLE: &str = "DOVETAIL_TEST_SEED";
 
+/// A size for `make test`, or the one that a variable sets for `make soak`.
+pub(crate) fn size((variable, small): (&str, u64)) -> u64 {
+    std::env::var(variable).map_or(small, |size| size.parse().unwrap())
+}
+
 /// Numbers that look random (`SplitMix64`).
 pub(crate) struct Random(u64);
 

@@ -43,6 +43,7 @@ fn successor_takes_over_and_the_first_process_names_it() {
     stream.check(&results, &pipeline.client.read_committed(&late).unwrap());
 }
 
+/// Pain P35.
 #[test]
 fn state_directory_has_one_process_at_a_time() {
     let pipeline = Pipeline::create(1);
@@ -66,7 +67,7 @@ fn producer<'a>(pipeline: &'a Pipeline, stream: &'a Stream) -> impl FnMut() + 'a
 }
 
 /// The message of a process that lost its lanes names the one that has them.
-fn assert_named(first: &Host, second: &Host) {
+pub(crate) fn assert_named(first: &Host, second: &Host) {
     let said = first.text();
     let owner = format!("process {} on ", second.pid());
     assert!(said.contains(&owner) && said.contains("has taken this lane over"), "{said}");

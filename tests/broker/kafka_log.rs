@@ -163,6 +163,7 @@ fn first_owner_is_fenced_by_the_second_and_leaves_nothing() {
     assert_eq!(chunks.collect::<Vec<_>>(), ["r", "kept"]);
 }
 
+/// Pain P36.
 #[test]
 fn aborted_records_are_never_seen_and_an_open_transaction_is_the_end() {
     let (_, lane) = setting();
@@ -224,6 +225,7 @@ fn delete_before(lane: &Lane, offset: i64) {
     dovetail_tests::broker::block_on(admin.delete_records(&list, &AdminOptions::new())).unwrap();
 }
 
+/// Pain P41.
 #[test]
 fn deleted_records_are_a_gap_with_offsets_count_and_way_out() {
     let (client, mut lane) = setting();
@@ -247,6 +249,7 @@ fn deleted_records_are_a_gap_with_offsets_count_and_way_out() {
     assert_eq!((heard.records[0].offset, heard.records.len()), (500, 400));
 }
 
+/// Pain P41.
 #[test]
 fn a_position_behind_the_end_of_a_new_topic_is_a_gap() {
     let (client, lane) = setting();

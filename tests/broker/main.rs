@@ -11,9 +11,13 @@ mod host_admin;
 #[cfg(test)]
 mod host_checkpoints;
 #[cfg(test)]
+mod host_disk;
+#[cfg(test)]
 mod host_kills;
 #[cfg(test)]
 mod host_outage;
+#[cfg(test)]
+mod host_pains;
 #[cfg(test)]
 mod host_process;
 #[cfg(test)]
@@ -22,6 +26,10 @@ mod host_refusals;
 mod host_replay;
 #[cfg(test)]
 mod host_run;
+#[cfg(test)]
+mod host_standstill;
+#[cfg(test)]
+mod host_steps;
 #[cfg(test)]
 mod host_stop;
 #[cfg(test)]

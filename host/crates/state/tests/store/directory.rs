@@ -22,6 +22,7 @@ fn assert_says(text: &str, parts: &[&str]) {
     }
 }
 
+/// Pain P35.
 #[test]
 fn a_directory_in_use_names_its_holder() {
     let dir = tempfile::tempdir().unwrap();
@@ -37,6 +38,7 @@ fn a_directory_in_use_names_its_holder() {
     open_directory(dir.path());
 }
 
+/// Pain P35.
 #[test]
 fn a_directory_of_another_pipeline_or_cluster_is_refused_with_both_names() {
     let dir = tempfile::tempdir().unwrap();

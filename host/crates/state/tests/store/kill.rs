@@ -3,7 +3,8 @@
 //! Goal: no half epoch, and never rows of one epoch with the head of another. Method: this test
 //! starts itself as a child process that applies epochs made from their numbers and tells each one;
 //! it kills the child in the midst (SIGKILL), opens what is left and compares it with the same
-//! epochs applied to the reference store. The child goes on from what was left, several times.
+//! epochs applied to the reference store. The child goes on from what was left, several times, and
+//! what it has flushed must still be there.
 
 use std::{
     env,
@@ -19,6 +20,8 @@ use crate::fixture::{Changes, all, apply, at, open};
 const CHILD_DIR: &str = "DOVETAIL_TEST_KILLED_STATE_DIR";
 const THIS_TEST: &str = "kill::a_killed_process_leaves_exactly_one_applied_epoch";
 const ROWS: u64 = 400;
+/// After so many epochs the child waits until they are in files.
+const FLUSHED_EVERY: u64 = 64;
 
 /// A sequence of numbers that depends on its seed alone (splitmix64).
 struct Numbers(u64);
@@ -52,6 +55,10 @@ fn head_epoch(store: &mut dyn StateStore) -> u64 {
     head.map_or(0, |head| u64::from_be_bytes(head[..].try_into().unwrap()))
 }
 
+/// How many epochs the child has told before each kill, and a variable that asks for more kills.
+const EPOCHS: [usize; 5] = [3, 70, 131, 400, 41];
+const KILLS: &str = "DOVETAIL_TEST_STATE_KILLS";
+
 /// Applies epochs until it is killed.
 fn child(dir: &Path) -> ! {
     let mut store = open(dir);
@@ -62,31 +69,55 @@ fn child(dir: &Path) -> ! {
         let clocks = at(i64::try_from(epoch).unwrap() * 750);
         apply(&mut store, &changes(epoch), &epoch.to_be_bytes(), clocks);
         println!("applied {epoch}");
+        if epoch.is_multiple_of(FLUSHED_EVERY) {
+            store.flush().unwrap();
+            println!("flushed {epoch}");
+        }
     }
 }
 
-/// Starts a child, kills it once it has told so many epochs, and returns the last one it told.
-fn run_and_kill(dir: &Path, epochs: usize) -> u64 {
+/// What a child told.
+#[derive(Debug, Default)]
+struct Told {
+    applied: u64,
+    flushed: u64,
+}
+
+impl Told {
+    /// Takes note of a line; returns whether it tells an applied epoch.
+    fn hear(&mut self, line: &str) -> bool {
+        // The first line stands behind what the test harness prints.
+        let number = |word: &str| line.split_once(word).map(|(_, epoch)| epoch.parse().unwrap());
+        if let Some(epoch) = number("flushed ") {
+            self.flushed = epoch;
+        }
+        let applied = number("applied ");
+        self.applied = applied.unwrap_or(self.applied);
+        applied.is_some()
+    }
+}
+
+/// Starts a child, kills it once it has told so many epochs, and returns what it told.
+fn run_and_kill(dir: &Path, epochs: usize) -> Told {
     let mut child = Command::new(env::current_exe().unwrap())
         .args(["--exact", THIS_TEST, "--nocapture"])
         .env(CHILD_DIR, dir)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let applied = |line: std::io::Result<String>| {
-        let line = line.unwrap();
-        // The first line stands behind what the test harness prints.
-        line.split_once("applied ").map(|(_, epoch)| epoch.parse::<u64>().unwrap())
-    };
-    let mut told = lines.filter_map(applied);
-    let mut last = told.by_ref().take(epochs).last();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut told = Told::default();
+    let mut count = 0;
+    while count < epochs {
+        let line = lines.next().expect("the child applies epochs until it is killed");
+        count += usize::from(told.hear(&line));
+    }
     child.kill().unwrap();
     // What it told between our decision and its end.
-    last = told.last().or(last);
+    lines.for_each(|line| _ = told.hear(&line));
     let end = child.wait().unwrap();
     assert!(end.code().is_none(), "the child ended by itself: {end}");
-    last.expect("the child has applied epochs")
+    told
 }
 
 #[test]
@@ -97,16 +128,19 @@ fn a_killed_process_leaves_exactly_one_applied_epoch() {
     let dir = tempfile::tempdir().unwrap();
     let mut memory = MemoryStore::default();
     let mut before = 0;
-    for epochs in [3, 70, 131, 400, 41] {
+    let kills = env::var(KILLS).map_or(EPOCHS.len(), |kills| kills.parse().unwrap());
+    for epochs in EPOCHS.into_iter().cycle().take(kills) {
         let told = run_and_kill(dir.path(), epochs);
         let mut store = open(dir.path());
         let left = head_epoch(&mut store);
+        let least = before.max(told.flushed);
         // One epoch may have been applied and not told.
-        assert!((before..=told + 1).contains(&left), "{before} <= {left} <= {told} + 1");
+        assert!((least..=told.applied + 1).contains(&left), "epoch {left} is left: {told:?}");
         for epoch in before + 1..=left {
             apply(&mut memory, &changes(epoch), &epoch.to_be_bytes(), at(0));
         }
         assert_eq!(all(&mut store), all(&mut memory), "at epoch {left}");
+        println!("killed behind epoch {}, epoch {left} is left", told.applied);
         before = left;
     }
     assert!(before > 100, "files were written behind the epochs: {before}");
