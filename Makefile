@@ -2,7 +2,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check core conformance bench sim
+.PHONY: help setup demo test check core conformance bench sim soak
 
 help: ## lists the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -41,3 +41,7 @@ sim: ## fresh seeds of the simulator: SECONDS=60, or SEEDS=N; SEED=N or CASE=FIL
 		"$$CARGO_TARGET_DIR/release/sim" $(if $(SEED),--seed $(SEED)) \
 		$(if $(SEEDS),--seeds $(SEEDS)) $(if $(SECONDS),--seconds $(SECONDS)) \
 		$(if $(CASE),--case $(CASE)) $(if $(BUG),--bug $(BUG)) $(if $(TRACE),--trace)
+
+soak: ## kills at full size on a real broker: RECORDS=5000000 KILLS=100, about half an hour
+	@scripts/setup test
+	@scripts/soak
