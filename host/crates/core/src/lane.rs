@@ -148,6 +148,8 @@ pub struct Lane {
     committed_at: ProcessingTime,
     /// How long epochs last now: `commit.every`, longer while commits are slow.
     epoch_length: i64,
+    /// How long the last commit took, ms.
+    commit_ms: i64,
     offered: Option<Offered>,
     is_stopped: bool,
     is_finished: bool,
@@ -211,6 +213,7 @@ impl Lane {
             owes_ownership: true,
             committed_at: now,
             epoch_length: parts.options.commit.every,
+            commit_ms: 0,
             offered: None,
             is_stopped: false,
             is_finished: false,

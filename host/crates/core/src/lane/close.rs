@@ -181,7 +181,9 @@ impl Lane {
             return;
         };
         self.committed_at = self.now();
-        self.epoch_length = stretched(self.options.commit.every, self.now() - offered.offered_at);
+        let commit_ms = self.now() - offered.offered_at;
+        self.epoch_length = stretched(self.options.commit.every, commit_ms.min(self.commit_ms));
+        self.commit_ms = commit_ms;
         let clocks = offered.record.clocks();
         let head = StoredHead { record: offered.record, hash: offered.hash, journal_next };
         let bytes = codec::encode_stored(&head);
@@ -226,7 +228,8 @@ impl Lane {
     }
 }
 
-/// Returns how long the next epoch lasts when the last commit took so long.
+/// Returns how long the next epoch lasts when each of the last two commits took so long: a single
+/// slow one must not make the next results wait as well.
 fn stretched(every: i64, commit_ms: i64) -> i64 {
     commit_ms.clamp(every, every.saturating_mul(STRETCH_MAX))
 }
