@@ -72,7 +72,7 @@ impl Bug {
         (Self::SkipFencing, 100),
         (Self::ReadBeforeFencing, 200),
         (Self::ReplaySkipsChanges, 20),
-        (Self::ReadErrorsIgnored, 200),
+        (Self::ReadErrorsIgnored, 1_000),
         (Self::PositionsOffByOne, 20),
         (Self::OffsetsOffByOne, 20),
         (Self::UndoMissing, 40),

@@ -71,6 +71,10 @@ pub enum Meddling {
     EverythingDeleted,
     /// A record of the journal is missing in the middle.
     JournalHole,
+    /// Retention passes the committed positions of an input.
+    InputTrimmed,
+    /// The topic of an input is deleted and made anew.
+    InputRecreated,
     /// The lanes' state directories are exchanged.
     DisksSwapped,
     /// The state directory comes from the same pipeline with another history.
@@ -120,6 +124,8 @@ pub enum FaultKind {
     Rot(usize, u32),
     /// The group coordinator does not see the next committed offsets until it loads again.
     StaleOffsets,
+    /// Another program's transaction holds offsets of the group pending, ms.
+    OffsetsPending(i64),
     /// The plugin file is replaced by the next revision; the first machine dies at that point of
     /// the first commit then, if one is given.
     Swap(Option<Point>),
@@ -150,6 +156,7 @@ impl FaultKind {
             Self::DiskUnreadable(..) => "disk unreadable",
             Self::Rot(..) => "bit rot",
             Self::StaleOffsets => "stale offsets",
+            Self::OffsetsPending(_) => "offsets pending",
             Self::Swap(None) => "swap",
             Self::Swap(Some(_)) => "swap and crash",
             Self::Meddle(_) => "meddling",

@@ -5,6 +5,11 @@
 //! ([`world`]). A seed decides everything ([`faults::Plan`]): knobs, inputs, faults and their
 //! times. What is committed is judged while it happens and at the end ([`history`], [`run`]).
 //!
+//! Oracles, in the numbering of the reference: I1, I2, I5 and I6 in [`history`] when a transaction
+//! is decided, I2 again at the end over what a reader sees; I3 and I4 in [`history`] when a store
+//! applies; I8 in [`world`] when a lane acquires or works; I10 in [`run`]. I7 and I9 are about
+//! checkpoints, which are not simulated.
+//!
 //! May not know: librdkafka, RocksDB, Wasm; those are tested against the ports they implement.
 
 pub mod bugs;

@@ -28,6 +28,7 @@ use crate::{
     faults::Point,
     job::Calls,
     kafka::{Answer, Place, Request},
+    rows::Row,
     world::{Connection, Process, Shared},
 };
 
@@ -144,7 +145,11 @@ impl SimLog {
         while self.shared.now() < until && self.shared.is_alive(self.process) {
             match self.shared.call(self.process, &mut self.connection, request.clone()) {
                 None => self.connection = Connection::default(),
-                Some(Answer::Away | Answer::Concurrent | Answer::Unstable) => {
+                Some(Answer::Unstable) => {
+                    self.shared.count_row(Row::OffsetsPending);
+                    self.shared.sleep(self.process, 500);
+                }
+                Some(Answer::Away | Answer::Concurrent) => {
                     self.shared.sleep(self.process, 50);
                 }
                 Some(answer) => return Some(answer),
@@ -181,6 +186,32 @@ impl SimLog {
         if let Some(epoch) = self.epoch {
             self.shared.expect_no_transaction(self.lane, epoch);
         }
+    }
+
+    /// Looks whether what was committed can be continued.
+    fn find_gaps(&mut self, positions: &[i64]) -> Result<(), LogError> {
+        for (source, position) in self.sources.clone().into_iter().zip(positions) {
+            let place = Place::Input(source.input.0, source.partition.0);
+            let bounds = self.ask(&Request::Bounds { place, is_committed: false });
+            let Some(Answer::Bounds(start, end)) = bounds else {
+                if self.has(Bug::ReadErrorsIgnored) {
+                    continue;
+                }
+                return Err(LogError::Doubt("the inputs' bounds were not answered".to_owned()));
+            };
+            let row = match *position {
+                position if position < start => Row::InputTrimmed,
+                position if position > end => Row::InputRecreated,
+                _ => continue,
+            };
+            self.shared.count_row(row);
+            return Err(LogError::Gap {
+                topic: format!("input {}", source.input.0),
+                partition: source.partition.0,
+                message: format!("{position} is committed, and {start} to {end} is there"),
+            });
+        }
+        Ok(())
     }
 
     /// Fetches one source; returns when more may be seen.
@@ -314,6 +345,7 @@ impl Log for SimLog {
         if !is_genesis {
             self.shared.note_row(&self.observed());
         }
+        self.find_gaps(positions)?;
         self.observed().is_acquiring = false;
         self.expect_no_transaction();
         if self.has(Bug::ReadBeforeFencing) {

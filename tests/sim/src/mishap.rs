@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// What an operator's doing means for the pipeline.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Effect {
     /// Nothing was there to be changed.
     None,
@@ -89,6 +89,10 @@ impl World {
             FaultKind::EndLost(machine) => self.machines[machine].ends.lost = SENDS_MAX,
             FaultKind::EndUnanswered(machine) => self.machines[machine].ends.unanswered = SENDS_MAX,
             FaultKind::EndHeld(machine) => self.machines[machine].ends.is_held = true,
+            FaultKind::OffsetsPending(ms) => {
+                self.kafka.group.hang((0, 0));
+                self.schedule(now + ms, Event::Release);
+            }
             FaultKind::Swap(point) => self.swap(point),
             // Both witnesses of one commit can be lost, and then nobody can know of it.
             FaultKind::StaleOffsets if self.may_halt => {}
@@ -153,6 +157,7 @@ impl World {
             | Meddling::JournalTrimmed
             | Meddling::JournalDeleted
             | Meddling::JournalHole => self.change_journals(meddling),
+            Meddling::InputTrimmed | Meddling::InputRecreated => self.change_inputs(meddling),
             Meddling::EverythingDeleted => self.delete_everything(),
             Meddling::DisksSwapped => {
                 let [first, second] = &self.machines[0].disks[..] else { return Effect::None };
@@ -236,6 +241,32 @@ impl World {
                 _ => log.punch(end / 2),
             }
             effect = Effect::MayHalt;
+        }
+        effect
+    }
+
+    fn change_inputs(&mut self, meddling: Meddling) -> Effect {
+        let mut effect = Effect::None;
+        // Offsets that are written again before anyone looks hide that a topic is another one; and
+        // after the end nobody looks.
+        let unwritten = i64::try_from(self.unwritten()).unwrap_or(i64::MAX);
+        let is_finished = self.is_finished();
+        for history in &self.histories {
+            let Some(last) = history.last() else { continue };
+            for state in &last.sources {
+                let place = Place::Input(state.source.input.0, state.source.partition.0);
+                let log = self.kafka.log(place);
+                let is_trimmed = meddling == Meddling::InputTrimmed;
+                if is_trimmed && state.position < log.end() {
+                    log.start = state.position + 1;
+                    effect = Effect::MustHalt;
+                }
+                if !is_trimmed && !is_finished && state.position > unwritten {
+                    log.truncate(0);
+                    // The pipeline may have ended meanwhile, and then nobody looks.
+                    effect = effect.max(Effect::MayHalt);
+                }
+            }
         }
         effect
     }

@@ -47,11 +47,17 @@ pub enum Row {
     ChainBroken,
     /// 9: nothing but a store.
     OnlyStore,
+    /// 10: committed offsets are pending although every older writer is fenced.
+    OffsetsPending,
+    /// 11: a committed position lies before the first record that is left.
+    InputTrimmed,
+    /// 11: a committed position lies behind the end: the topic was made anew.
+    InputRecreated,
 }
 
 impl Row {
     /// Every row.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 21] = [
         Self::Genesis,
         Self::StoreCurrent,
         Self::StoreBehind,
@@ -70,6 +76,9 @@ impl Row {
         Self::PartitionsDiffer,
         Self::ChainBroken,
         Self::OnlyStore,
+        Self::OffsetsPending,
+        Self::InputTrimmed,
+        Self::InputRecreated,
     ];
 }
 

@@ -67,6 +67,8 @@ pub(crate) enum Event {
     Start(usize),
     Meddle(usize),
     WakeAll,
+    /// Another program's transaction ends.
+    Release,
     Reload,
     Calm,
     Operator,
@@ -248,6 +250,11 @@ impl World {
         self.unwritten == 0
     }
 
+    /// Returns how many records are still to be written.
+    pub(crate) fn unwritten(&self) -> usize {
+        self.unwritten
+    }
+
     fn is_cut_off(&self, machine: usize) -> bool {
         self.machines[machine].outage_until > self.now
     }
@@ -315,6 +322,7 @@ impl World {
             Event::Start(machine) => self.start(shared, machine),
             Event::Meddle(at) => self.meddle(at),
             Event::WakeAll => self.wake_all(5),
+            Event::Release => self.kafka.group.release(),
             Event::Reload => {
                 self.kafka.group.reload();
                 self.wake_all(5);

@@ -120,9 +120,10 @@ fn fault(group: Group, rng: &mut Rng, knobs: &Knobs) -> FaultKind {
             _ => FaultKind::PauseAt(machine, rng.pick(&POINTS), pause),
         },
         Group::Owners => FaultKind::SecondOwner(1 - machine),
-        Group::Brokers => match rng.below(3) {
+        Group::Brokers => match rng.below(4) {
             0 => FaultKind::Coordinator(rng.range(50, 6_000)),
             1 => FaultKind::Leader(rng.draw(), rng.range(50, 5_000)),
+            2 => FaultKind::OffsetsPending(rng.range(100, 8_000)),
             _ => FaultKind::StaleOffsets,
         },
         Group::Network if rng.percent(33) => FaultKind::Outage(machine, rng.range(100, 6_000)),
@@ -149,7 +150,7 @@ fn fault(group: Group, rng: &mut Rng, knobs: &Knobs) -> FaultKind {
 }
 
 fn meddling(rng: &mut Rng) -> Meddling {
-    match rng.below(16) {
+    match rng.below(18) {
         0 | 1 => Meddling::GroupDeleted,
         2 => Meddling::OffsetsSetBack(rng.pick(&[1, 2, 5])),
         3 => Meddling::ForeignMetadata,
@@ -162,6 +163,8 @@ fn meddling(rng: &mut Rng) -> Meddling {
         11 => Meddling::JournalHole,
         12 => Meddling::DisksSwapped,
         13 => Meddling::DiskOfOtherHistory,
+        14 => Meddling::InputTrimmed,
+        15 => Meddling::InputRecreated,
         _ => Meddling::DiskAhead,
     }
 }

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 /// What a commit of offsets says of one partition: input, partition, position, metadata.
 pub type OffsetEntry = ((u16, u16), i64, String);
 
+/// The producer id of another program that uses the group.
+const STRANGER: u64 = 1;
+
 /// The offsets of the group.
 #[derive(Debug, Default)]
 pub struct Group {
@@ -36,6 +39,16 @@ impl Group {
     pub fn reload(&mut self) {
         let unseen = std::mem::take(&mut self.unseen);
         self.committed.extend(unseen.into_iter().map(|(source, at, text)| (source, (at, text))));
+    }
+
+    /// Another program's transaction commits an offset, and does not end.
+    pub fn hang(&mut self, source: (u16, u16)) {
+        self.pending.insert(STRANGER, vec![(source, 0, String::new())]);
+    }
+
+    /// That transaction is aborted.
+    pub fn release(&mut self) {
+        self.pending.remove(&STRANGER);
     }
 
     /// Forgets everything that is committed.
