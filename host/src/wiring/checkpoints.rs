@@ -37,7 +37,8 @@ pub(super) fn setup(config: &Config) -> Result<Option<CheckpointSetup>, Failure>
     let Some(checkpoint) = &config.checkpoint else { return Ok(None) };
     let (every, keep, timeout) = (checkpoint.every, checkpoint.keep, checkpoint.timeout);
     let store = Arc::new(open(checkpoint)?);
-    Ok(Some(CheckpointSetup { store, every, keep, timeout }))
+    let grace = CheckpointSetup::GRACE_DEFAULT;
+    Ok(Some(CheckpointSetup { store, every, keep, timeout, grace }))
 }
 
 /// Returns why the journal is not trimmed; `None` = it is, behind checkpoints.

@@ -63,11 +63,31 @@ pub enum Bug {
     OpenAcrossTurns,
     /// What was fetched before a recovery is handed over after it.
     StaleFetch,
+    /// The head of a checkpoint is read when its files are linked, not with them.
+    HeadFrozenLater,
+    /// A file that changes passes for one that does not, and is hashed once.
+    ChangedFileNotHashed,
+    /// Files of the checkpoint store are known by name and size instead of by content.
+    FileByNameAndSize,
+    /// A restore leaves out a file.
+    RestoreLeavesOut,
+    /// Files are collected that only the second newest manifest reaches.
+    CollectsReachable,
+    /// The journal is trimmed up to its end.
+    TrimsToTheEnd,
+    /// A lane waits until its checkpoint is uploaded.
+    UploadOnCommitPath,
+    /// An idle lane never commits.
+    KeepaliveForgotten,
+    /// Outputs get lost on their way into the transaction.
+    EmptyOutputs,
+    /// A commit without outputs is answered without asking the broker.
+    EmptyCommitTaken,
 }
 
 impl Bug {
     /// Every bug, with the number of seeds within which it must be caught.
-    pub const ALL: [(Self, u64); 28] = [
+    pub const ALL: [(Self, u64); 38] = [
         (Self::ApplyBeforeCommit, 20),
         (Self::SkipFencing, 100),
         (Self::ReadBeforeFencing, 200),
@@ -96,5 +116,15 @@ impl Bug {
         (Self::EndToldTooEarly, 100),
         (Self::OpenAcrossTurns, 20),
         (Self::StaleFetch, 40),
+        (Self::HeadFrozenLater, 100),
+        (Self::ChangedFileNotHashed, 100),
+        (Self::FileByNameAndSize, 400),
+        (Self::RestoreLeavesOut, 400),
+        (Self::CollectsReachable, 100),
+        (Self::TrimsToTheEnd, 100),
+        (Self::UploadOnCommitPath, 1_000),
+        (Self::KeepaliveForgotten, 400),
+        (Self::EmptyOutputs, 40),
+        (Self::EmptyCommitTaken, 20),
     ];
 }

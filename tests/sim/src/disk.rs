@@ -7,6 +7,8 @@
 //!
 //! Invariant: only the process that opened it last changes it.
 
+mod frozen;
+pub mod image;
 mod store;
 
 use std::{
@@ -24,6 +26,7 @@ use dovetail_core::{
     time::NO_WATERMARK,
 };
 
+use self::image::{CURRENT, Files, Image};
 pub use self::store::SimStores;
 use crate::{bugs::Bug, faults::DiskFate, history::Rows, rng::Rng};
 
@@ -45,6 +48,17 @@ struct Damage {
     is_whole: bool,
 }
 
+/// What is being written down for a checkpoint.
+#[derive(Debug)]
+struct Freezing {
+    rows: Rows,
+    head: Bytes,
+    /// When it is written.
+    ready_at: i64,
+    /// Epochs that were applied since.
+    behind: usize,
+}
+
 /// One state directory.
 #[derive(Debug, Default)]
 pub struct Disk {
@@ -55,6 +69,8 @@ pub struct Disk {
     unsynced: VecDeque<Undo>,
     damage: Damage,
     copy: (Rows, Option<Bytes>),
+    image: Image,
+    freezing: Option<Freezing>,
     /// Writes are refused until then, virtual ms.
     pub full_until: i64,
     /// Reads to be refused.
@@ -77,6 +93,9 @@ impl Disk {
         });
         let rows = rows.collect();
         self.unsynced.push_back(Undo { rows, head: self.head.replace(head) });
+        if let Some(freezing) = &mut self.freezing {
+            freezing.behind += 1;
+        }
         if self.unsynced.len() > UNSYNCED_MAX {
             self.unsynced.pop_front();
         }
@@ -94,9 +113,31 @@ impl Disk {
         }
     }
 
+    /// Returns what was applied when this was first asked for, once it is written down, which
+    /// takes `ms`; what is written is durable.
+    pub fn freeze(&mut self, now: i64, ms: i64, bug: Option<Bug>) -> Option<Files> {
+        let Some(freezing) = &self.freezing else {
+            let (rows, head, ready_at) = (self.rows.clone(), self.head.clone()?, now + ms);
+            self.freezing = Some(Freezing { rows, head, ready_at, behind: 0 });
+            return None;
+        };
+        if freezing.ready_at > now {
+            return None;
+        }
+        let Freezing { rows, head, behind, .. } = self.freezing.take()?;
+        let durable = self.unsynced.len().saturating_sub(behind);
+        self.unsynced.drain(..durable);
+        let mut files = self.image.write(&rows, &head);
+        if bug == Some(Bug::HeadFrozenLater) {
+            files.insert(CURRENT.to_owned(), self.head.clone()?);
+        }
+        Some(files)
+    }
+
     /// The process has died.
     pub fn crash(&mut self, fate: DiskFate, rng: &mut Rng, bug: Option<Bug>) {
         self.open = 0;
+        self.freezing = None;
         match fate {
             DiskFate::Lost => self.clear(),
             DiskFate::Older => {
@@ -161,6 +202,8 @@ impl Disk {
         self.head = None;
         self.damage = Damage::default();
         self.unsynced.clear();
+        self.image = Image::default();
+        self.freezing = None;
     }
 }
 

@@ -81,6 +81,40 @@ pub enum Meddling {
     DiskOfOtherHistory,
     /// The state directory is ahead of everything that was committed.
     DiskAhead,
+    /// Journal and offsets are set back by that many epochs; the disks are gone.
+    Regressed(u64),
+    /// Every input gets another partition.
+    PartitionAdded,
+    /// The newest checkpoints come from another history; the disks are gone.
+    CheckpointForeign,
+}
+
+/// What happens to the checkpoint store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StoreFault {
+    /// It answers nothing, ms.
+    Away(i64),
+    /// It refuses to write, ms.
+    Refuses(i64),
+    /// It does what it is asked to write and answers with an error, ms.
+    Ambiguous(i64),
+    /// Each call takes about that long (ms), for a time, ms.
+    Slow(i64, i64),
+    /// The manifest of every lane that comes after so many newer ones is lost.
+    ManifestLost(usize),
+    /// A file of every lane's newest checkpoint rots.
+    FileRotten,
+    /// It becomes the copy that was made when a process last started.
+    Older,
+}
+
+impl StoreFault {
+    /// Returns whether it passes and leaves everything as it was.
+    #[must_use]
+    pub fn passes(self) -> bool {
+        !matches!(self, Self::ManifestLost(_) | Self::FileRotten | Self::Older)
+    }
 }
 
 /// A fault.
@@ -129,6 +163,8 @@ pub enum FaultKind {
     /// The plugin file is replaced by the next revision; the first machine dies at that point of
     /// the first commit then, if one is given.
     Swap(Option<Point>),
+    /// Something happens to the checkpoint store.
+    Store(StoreFault),
     /// Everything is stopped, something is changed, everything is started.
     Meddle(Meddling),
 }
@@ -159,6 +195,13 @@ impl FaultKind {
             Self::OffsetsPending(_) => "offsets pending",
             Self::Swap(None) => "swap",
             Self::Swap(Some(_)) => "swap and crash",
+            Self::Store(StoreFault::Away(_)) => "checkpoint store away",
+            Self::Store(StoreFault::Refuses(_)) => "checkpoint store refuses to write",
+            Self::Store(StoreFault::Ambiguous(_)) => "checkpoint store ambiguous",
+            Self::Store(StoreFault::Slow(..)) => "checkpoint store slow",
+            Self::Store(StoreFault::ManifestLost(_)) => "manifest lost",
+            Self::Store(StoreFault::FileRotten) => "checkpoint file rotten",
+            Self::Store(StoreFault::Older) => "checkpoint store an older copy",
             Self::Meddle(_) => "meddling",
         }
     }

@@ -84,6 +84,8 @@ pub struct CommittedEpoch {
     pub state_hash: u64,
     /// The offsets that it committed.
     pub offsets: Vec<OffsetEntry>,
+    /// The journal offset behind it.
+    pub journal_next: i64,
 }
 
 /// A transaction that was taken into the history.
@@ -174,7 +176,8 @@ impl LaneHistory {
         let (number, attempt) = (epoch.record.epoch.0, epoch.record.attempt);
         let (record, hash) = (epoch.record, epoch.hash);
         let (state_hash, offsets) = (self.rows.hash, contents.offsets);
-        self.epochs.push(CommittedEpoch { record, hash, state_hash, offsets });
+        let journal_next = contents.journal_next;
+        self.epochs.push(CommittedEpoch { record, hash, state_hash, offsets, journal_next });
         Ok(Taken { epoch: number, attempt, is_switch })
     }
 
@@ -185,7 +188,7 @@ impl LaneHistory {
         let wanted = revision_number(&record.revision)?;
         if let Some(call) = calls.iter().find(|call| call.revision != wanted) {
             return Err(format!(
-                "epoch {number} names revision {wanted}, and revision {} decided {:?}",
+                "revision: epoch {number} names revision {wanted}, and revision {} decided {:?}",
                 call.revision, call.subject
             ));
         }
@@ -193,7 +196,7 @@ impl LaneHistory {
         let before = revision_number(&last.revision)?;
         if last.owner == record.owner && wanted < before {
             return Err(format!(
-                "epoch {number} goes back from revision {before} to {wanted} in one process"
+                "revision: epoch {number} goes back from revision {before} to {wanted} in one process"
             ));
         }
         Ok(before != wanted)
@@ -210,14 +213,14 @@ impl LaneHistory {
             return Err(format!("I1: epoch {number} does not continue its predecessor"));
         }
         if epoch.record.watermark < previous.record.watermark {
-            return Err(format!("the watermark goes back with epoch {number}"));
+            return Err(format!("time: the watermark goes back with epoch {number}"));
         }
         if epoch.record.processing_time < previous.record.processing_time {
-            return Err(format!("processing time goes back with epoch {number}"));
+            return Err(format!("time: processing time goes back with epoch {number}"));
         }
         let sources = epoch.record.sources.iter().zip(&previous.record.sources);
         if sources.into_iter().any(|(after, before)| after.watermark < before.watermark) {
-            return Err(format!("the watermark of a source goes back with epoch {number}"));
+            return Err(format!("time: the watermark of a source goes back with epoch {number}"));
         }
         Ok(())
     }
@@ -256,7 +259,9 @@ impl LaneHistory {
             }
         }
         match handled.into_iter().next() {
-            Some((place, _)) => Err(format!("records of {place:?} were handled by another lane")),
+            Some((place, _)) => {
+                Err(format!("I5: records of {place:?} were handled by another lane"))
+            }
             None => Ok(()),
         }
     }
@@ -278,26 +283,29 @@ impl LaneHistory {
         if let Some(retried) = &self.retried {
             return match *retried == call.subject {
                 true => Ok(()),
-                false => Err(format!("a failed call is followed by {:?}", call.subject)),
+                false => Err(format!("calls: a failed call is followed by {:?}", call.subject)),
             };
         }
         if let Some((key, partition, tag)) = self.continuation.take() {
             let is_it = matches!(call.subject, CallSubject::Timer { domain: TimerDomain::Continue, tag: found, .. } if found == tag);
             return match is_it && key == call.key && partition == call.partition {
                 true => Ok(()),
-                false => Err(format!("a continuation is followed by {:?}", call.subject)),
+                false => Err(format!("calls: a continuation is followed by {:?}", call.subject)),
             };
         }
         match &call.subject {
             CallSubject::Record { time, .. } => {
                 if call.is_late != (*time <= call.watermark) {
-                    return Err(format!("lateness of {:?} at {}", call.subject, call.watermark));
+                    return Err(format!(
+                        "time: lateness of {:?} at {}",
+                        call.subject, call.watermark
+                    ));
                 }
                 self.late += u64::from(call.is_late);
                 self.check_settled(call)
             }
             CallSubject::Timer { domain: TimerDomain::Continue, .. } => {
-                Err("a continuation that nobody asked for".to_owned())
+                Err("calls: a continuation that nobody asked for".to_owned())
             }
             CallSubject::Timer { time, domain, tag } => {
                 self.fired += 1;
@@ -309,7 +317,9 @@ impl LaneHistory {
                 let timers = self.timers.of(*domain);
                 if timers.first() != Some(&timer) || timer.time > now {
                     let first = timers.first();
-                    return Err(format!("at {now} {timer:?} fires, and the first is {first:?}"));
+                    return Err(format!(
+                        "timers: at {now} {timer:?} fires, and the first is {first:?}"
+                    ));
                 }
                 timers.pop_first();
                 Ok(())
@@ -330,7 +340,7 @@ impl LaneHistory {
             !at_end && is_due(&self.timers.processing, processing, call.processing_time);
         if event_is_due || processing_is_due {
             return Err(format!(
-                "{:?} is handled at watermark {}, and {:?} has not fired",
+                "time: {:?} is handled at watermark {}, and {:?} has not fired",
                 call.subject,
                 call.watermark,
                 self.timers.event.first().or(self.timers.processing.first())
@@ -346,7 +356,7 @@ impl LaneHistory {
             .map(|continued| (continued.key.0.clone(), continued.partition.0, continued.tag));
         match said == self.continuation {
             true => Ok(()),
-            false => Err(format!("epoch {} says continue {said:?}", record.epoch.0)),
+            false => Err(format!("calls: epoch {} says continue {said:?}", record.epoch.0)),
         }
     }
 
@@ -363,7 +373,23 @@ impl LaneHistory {
         }
         let missing: Vec<_> = expected.event.difference(&stored.event).take(2).collect();
         let more: Vec<_> = stored.event.difference(&expected.event).take(2).collect();
-        Err(format!("stored timers lack {missing:?} and have {more:?} too much"))
+        Err(format!("timers: stored timers lack {missing:?} and have {more:?} too much"))
+    }
+
+    /// Returns a committed epoch.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no such one.
+    pub fn find(&self, epoch: u64, hash: u64) -> Result<&CommittedEpoch, String> {
+        let committed = usize::try_from(epoch).ok().and_then(|at| self.epochs.get(at));
+        let Some(committed) = committed else {
+            return Err(format!("epoch {epoch}, which is not committed"));
+        };
+        match committed.hash == hash {
+            true => Ok(committed),
+            false => Err(format!("another epoch {epoch} than the committed")),
+        }
     }
 
     /// Checks a store that has applied an epoch.
@@ -372,13 +398,8 @@ impl LaneHistory {
     ///
     /// Which rule it breaks.
     pub fn applied(&self, epoch: u64, hash: u64, rows: &Rows) -> Result<(), String> {
-        let committed = usize::try_from(epoch).ok().and_then(|at| self.epochs.get(at));
-        let Some(committed) = committed else {
-            return Err(format!("I3: a store applies epoch {epoch}, which is not committed"));
-        };
-        if committed.hash != hash {
-            return Err(format!("I3: a store applies another epoch {epoch} than the committed"));
-        }
+        let found = self.find(epoch, hash);
+        let committed = found.map_err(|why| format!("I3: a store applies {why}"))?;
         if committed.state_hash != rows.hash {
             return Err(format!("I4: a store differs from the committed changes at epoch {epoch}"));
         }
@@ -407,7 +428,7 @@ fn decode(lane: u16, chunks: &[Bytes]) -> Result<JournaledEpoch, String> {
     let epoch: JournaledEpoch =
         found.ok_or_else(|| "I6: a transaction is committed without an epoch record".to_owned())?;
     if epoch.record.lane != LaneId(lane) {
-        return Err(format!("a record of lane {}", epoch.record.lane.0));
+        return Err(format!("I6: a record of lane {}", epoch.record.lane.0));
     }
     Ok(epoch)
 }

@@ -63,6 +63,8 @@ pub struct Contents {
     pub outputs: Vec<(Place, Record)>,
     /// Chunks of the epoch record.
     pub chunks: Vec<Bytes>,
+    /// The journal offset behind them.
+    pub journal_next: i64,
     /// The offsets.
     pub offsets: Vec<OffsetEntry>,
     /// The calls of the plugin that led to it: the simulator's own knowledge, no broker's.
@@ -93,6 +95,8 @@ pub enum Follow {
     Began(u16, u32),
     /// A transaction is decided to be committed.
     Committed(u16, Box<Contents>),
+    /// A lane's journal was trimmed up to an offset.
+    Trimmed(u16, i64),
 }
 
 /// The brokers.
@@ -165,6 +169,14 @@ impl Kafka {
                 let log = self.log(place);
                 let end = if is_committed { log.stable_end() } else { log.end() };
                 Answer::Bounds(log.start, end)
+            }
+            Request::Trim { lane, .. } if self.log(Place::Journal(lane)).up_at > now => {
+                Answer::Away
+            }
+            Request::Trim { lane, before } => {
+                self.log(Place::Journal(lane)).trim(before);
+                follow.push(Follow::Trimmed(lane, before));
+                Answer::Done
             }
             Request::Fetch { place, from, to, max, is_committed } => {
                 let (records, next) = self.log(place).read(from, to, max, is_committed);
@@ -295,6 +307,10 @@ impl Kafka {
         let log = self.log(place);
         let first = log.append(Some(producer), records);
         log.sequences.insert((producer, epoch), (sequence, first));
+        let next = log.end();
+        if matches!(place, Place::Journal(_)) {
+            self.transactional(lane).contents.journal_next = next;
+        }
         Answer::Produced(first)
     }
 

@@ -9,16 +9,17 @@ mod commit;
 
 use std::{
     ops::ControlFlow,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use bytes::Bytes;
 use dovetail_core::{
-    epoch::{JournaledEpoch, StoredHead, chunk::Assembler, codec},
-    log::{CommittedOffset, Fetched, Log, LogError, Transaction, Waker},
+    log::{CommittedOffset, Fetched, Log, LogError, Transaction, Trimmer, Waker},
     record::{Record, Source, SourceIndex},
-    recovery::{CheckpointFacts, Facts, JournalFact, JournalFacts},
 };
 
 use self::commit::Failed;
@@ -34,40 +35,6 @@ use crate::{
 
 /// How long an operation outside of transactions is tried, ms.
 const PATIENCE: i64 = 15_000;
-
-/// What an acquisition has seen, for counting the rows of the decision.
-#[derive(Debug, Default)]
-pub struct Observed {
-    /// Whether the lane is being acquired.
-    pub is_acquiring: bool,
-    /// The committed offsets.
-    pub committed: Vec<Option<CommittedOffset>>,
-    /// The journal as it was last read.
-    pub journal: JournalFacts,
-    /// The stored head.
-    pub stored: Option<StoredHead>,
-    /// Whether the journal ends before the stored head says its epoch ended.
-    pub is_journal_short: bool,
-    /// The journal's last record, where it was looked up.
-    pub last: Option<JournalFact>,
-    /// How often the journal was read since the stored head was.
-    pub reads: u32,
-}
-
-impl Observed {
-    /// Returns what was observed as core's facts.
-    #[must_use]
-    pub fn facts(&self) -> Facts {
-        Facts {
-            committed: self.committed.clone(),
-            journal: self.journal,
-            stored: self.stored.clone(),
-            is_journal_short: self.is_journal_short,
-            last: self.last,
-            checkpoints: CheckpointFacts::default(),
-        }
-    }
-}
 
 #[derive(Debug, Clone, Default)]
 struct Reader {
@@ -94,7 +61,7 @@ pub struct SimLog {
     readers: Vec<Reader>,
     leftover: Vec<(usize, Vec<Record>)>,
     calls: Calls,
-    observed: Arc<Mutex<Observed>>,
+    is_acquiring: Arc<AtomicBool>,
 }
 
 impl SimLog {
@@ -106,7 +73,7 @@ impl SimLog {
         lane: u16,
         sources: Vec<Source>,
         calls: Calls,
-        observed: Arc<Mutex<Observed>>,
+        is_acquiring: Arc<AtomicBool>,
     ) -> Self {
         Self {
             shared,
@@ -120,16 +87,12 @@ impl SimLog {
             readers: Vec::new(),
             leftover: Vec::new(),
             calls,
-            observed,
+            is_acquiring,
         }
     }
 
     fn has(&self, bug: Bug) -> bool {
         self.shared.has(bug)
-    }
-
-    fn observed(&self) -> MutexGuard<'_, Observed> {
-        self.observed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn drop_clients(&mut self) {
@@ -140,7 +103,9 @@ impl SimLog {
 
     /// Asks until there is an answer that is not "ask again"; `None` when time is over.
     fn ask(&mut self, request: &Request) -> Option<Answer> {
-        let patience = if self.has(Bug::ReadErrorsIgnored) { 1 } else { PATIENCE };
+        let is_ignored =
+            self.has(Bug::ReadErrorsIgnored) && !matches!(request, Request::Init { .. });
+        let patience = if is_ignored { 1 } else { PATIENCE };
         let until = self.shared.now() + patience;
         while self.shared.now() < until && self.shared.is_alive(self.process) {
             match self.shared.call(self.process, &mut self.connection, request.clone()) {
@@ -188,8 +153,9 @@ impl SimLog {
         }
     }
 
-    /// Looks whether what was committed can be continued.
-    fn find_gaps(&mut self, positions: &[i64]) -> Result<(), LogError> {
+    /// Looks whether what was committed can be continued; goes on behind gaps, where it may.
+    fn find_gaps(&mut self, positions: &mut [i64]) -> Result<(), LogError> {
+        let skips_gaps = self.shared.knobs().skips_gaps;
         for (source, position) in self.sources.clone().into_iter().zip(positions) {
             let place = Place::Input(source.input.0, source.partition.0);
             let bounds = self.ask(&Request::Bounds { place, is_committed: false });
@@ -205,6 +171,10 @@ impl SimLog {
                 _ => continue,
             };
             self.shared.count_row(row);
+            if skips_gaps && row == Row::InputTrimmed {
+                *position = start;
+                continue;
+            }
             return Err(LogError::Gap {
                 topic: format!("input {}", source.input.0),
                 partition: source.partition.0,
@@ -256,7 +226,7 @@ impl Log for SimLog {
     fn acquire(&mut self) -> Result<(), LogError> {
         self.drop_clients();
         self.lock_calls().clear();
-        *self.observed() = Observed { is_acquiring: true, ..Observed::default() };
+        self.is_acquiring.store(true, Ordering::Relaxed);
         if self.has(Bug::ReadBeforeFencing) {
             return Ok(());
         }
@@ -273,7 +243,6 @@ impl Log for SimLog {
             _ if self.has(Bug::ReadErrorsIgnored) => vec![None; count],
             _ => return Err(LogError::Doubt("committed offsets were not answered".to_owned())),
         };
-        self.observed().committed.clone_from(&committed);
         Ok(committed)
     }
 
@@ -284,21 +253,11 @@ impl Log for SimLog {
     ) -> Result<i64, LogError> {
         let place = Place::Journal(self.lane);
         let is_committed = !self.has(Bug::JournalReadUncommitted);
-        // After the stored head what lies behind it is read, and then perhaps the last record.
-        let is_for_last = std::mem::replace(&mut self.observed().reads, 1) == 1;
-        if !is_for_last {
-            self.observed().journal = JournalFacts::default();
-            self.observed().is_journal_short = false;
-        }
         let doubt = || LogError::Doubt("the journal was not answered".to_owned());
-        let mut assembler = Assembler::default();
         let bounds = self.ask(&Request::Bounds { place, is_committed });
         let Some(Answer::Bounds(start, end)) = bounds else {
             return if self.has(Bug::ReadErrorsIgnored) { Ok(from) } else { Err(doubt()) };
         };
-        if !is_for_last {
-            self.observed().is_journal_short = end < from;
-        }
         let mut at = from.max(start);
         while at < end {
             let request = Request::Fetch { place, from: at, to: end, max: 20, is_committed };
@@ -307,14 +266,6 @@ impl Log for SimLog {
             };
             for record in records {
                 let chunk = record.value.unwrap_or_default();
-                if let Ok(Some(bytes)) = assembler.add(&chunk)
-                    && let Ok(epoch) = codec::decode(&bytes)
-                {
-                    match is_for_last {
-                        true => self.observed().last = Some(fact(&epoch)),
-                        false => self.observed().journal.add(fact(&epoch)),
-                    }
-                }
                 if visit(record.offset, chunk).is_break() {
                     return Ok(end);
                 }
@@ -325,7 +276,6 @@ impl Log for SimLog {
     }
 
     fn start_positions(&mut self) -> Result<Vec<i64>, LogError> {
-        self.shared.note_row(&self.observed());
         let mut positions = Vec::new();
         for source in self.sources.clone() {
             let place = Place::Input(source.input.0, source.partition.0);
@@ -335,18 +285,13 @@ impl Log for SimLog {
             };
             positions.push(start);
         }
-        self.observed().committed.push(None);
         Ok(positions)
     }
 
     fn resume(&mut self, positions: &[i64]) -> Result<(), LogError> {
-        // Genesis was counted when it asked where to start.
-        let is_genesis = self.observed().committed.len() > self.sources.len();
-        if !is_genesis {
-            self.shared.note_row(&self.observed());
-        }
-        self.find_gaps(positions)?;
-        self.observed().is_acquiring = false;
+        let mut positions = positions.to_vec();
+        self.find_gaps(&mut positions)?;
+        self.is_acquiring.store(false, Ordering::Relaxed);
         self.expect_no_transaction();
         if self.has(Bug::ReadBeforeFencing) {
             self.fence()?;
@@ -393,6 +338,19 @@ impl Log for SimLog {
         Arc::new(|| {})
     }
 
+    fn trimmer(&self) -> Option<Trimmer> {
+        let (shared, process, lane) = (Arc::clone(&self.shared), self.process, self.lane);
+        Some(Arc::new(move |before| {
+            let trims_all = shared.has(Bug::TrimsToTheEnd);
+            let before = if trims_all { shared.journal_end(lane) } else { before };
+            let request = Request::Trim { lane, before };
+            match shared.call(process, &mut Connection::default(), request) {
+                Some(Answer::Done) => Ok(()),
+                _ => Err(LogError::Doubt("the journal was not trimmed".to_owned())),
+            }
+        }))
+    }
+
     fn commit(&mut self, transaction: &Transaction<'_>) -> Result<i64, LogError> {
         let result = self.commit_with_bugs(transaction);
         result.map_err(|failed| {
@@ -400,14 +358,5 @@ impl Log for SimLog {
             self.drop_clients();
             error
         })
-    }
-}
-
-fn fact(epoch: &JournaledEpoch) -> JournalFact {
-    JournalFact {
-        epoch: epoch.record.epoch,
-        attempt: epoch.record.attempt,
-        hash: epoch.hash,
-        previous_hash: epoch.record.previous_hash,
     }
 }

@@ -1,7 +1,9 @@
 //! Machines and their processes: starting, running a lane's next turn, dying, standing still.
 
+mod desk;
+
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -10,24 +12,28 @@ use dovetail_core::{
     identity::{Identity, InputIdentity, states_of},
     key::Key,
     options::{
-        CallLimits, CommitOptions, DeadLetterRate, InputOptions, LaneOptions, LatePolicy,
-        NullKeyPolicy, SkewReference, WatermarkRule, WhenAllIdle,
+        CallLimits, CommitOptions, DeadLetterRate, InputOptions, KEEPALIVE_EVERY_DEFAULT,
+        LaneOptions, LatePolicy, NullKeyPolicy, SkewReference, WatermarkRule, WhenAllIdle,
     },
     record::{DecodedRecord, Decoding, InputIndex, Partition, Record, Source},
 };
 use dovetail_runtime::{
-    FatalCause, Handle, LaneSetup, PipelineSetup, Revision,
+    CheckpointSetup, FatalCause, Handle, LaneSetup, PipelineSetup, Revision,
     driver::{Advance, LaneDriver, LaneEnd},
     handle::LanePort,
     key_watch::KeyWatch,
     revisions::{RevisionOrigin, SwapError},
 };
 
+pub use self::desk::Desk;
+pub(crate) use self::desk::run_checkpointer;
 use crate::{
+    bugs::Bug,
     disk::{Disk, SharedDisk, SimStores},
     faults::{DiskFate, Knobs, Point},
     job::{Calls, LaneCalls, SimRevision, output},
-    log::{Observed, SimLog},
+    log::SimLog,
+    objects::SimCheckpoints,
     workload::BASE,
     world::{Event, Process, Shared, SimClock, World},
 };
@@ -77,7 +83,6 @@ pub struct Slot {
     pub hint: Option<i64>,
     /// How it ended.
     pub end: Option<LaneEnd>,
-    observed: Arc<Mutex<Observed>>,
 }
 
 /// A machine.
@@ -102,6 +107,8 @@ pub struct Machine {
     pub disks: Vec<SharedDisk>,
     /// Its lanes.
     pub slots: Vec<Slot>,
+    /// Its checkpointer, where it has one.
+    pub desk: Option<Desk>,
     /// Starts that are under way.
     pub starting: u32,
     /// Whether it is to start again once it has stopped.
@@ -129,6 +136,7 @@ impl Machine {
             ends: Ends::default(),
             disks: (0..lanes).map(|_| Arc::new(Mutex::new(Disk::default()))).collect(),
             slots: Vec::new(),
+            desk: None,
             starting: 0,
             restarts: false,
             started_with: 0,
@@ -153,8 +161,9 @@ impl World {
         let incarnation = self.next_incarnation();
         let machine = &mut self.machines[at];
         machine.starting = machine.starting.saturating_sub(1);
-        let knows = machine.disks.iter().all(|disk| lock(disk).knows());
-        if machine.is_up || (self.only_disks_know && !knows) {
+        let knows = machine.disks.iter().all(|disk| lock(disk).knows())
+            || (0..self.plan.knobs.lanes).all(|lane| self.objects.manifests(lane).next().is_some());
+        if machine.is_up || (self.only_copies_know && !knows) {
             return;
         }
         machine.is_up = true;
@@ -168,12 +177,20 @@ impl World {
         self.note(&format!("m{at} starts as {incarnation}"));
         let calls = self.machines[at].calls.clone();
         let Some(revision) = self.revision_for(at) else { return };
-        let setup = pipeline(&knobs, process, revision);
+        let mut setup = pipeline(shared, &knobs, process, revision);
+        for input in &mut setup.identity.inputs {
+            input.partitions += self.added_partitions;
+        }
+        if self.bug == Some(Bug::KeepaliveForgotten) {
+            setup.options.commit.keepalive_every = i64::MAX;
+        }
+        let (desk, jobs) = Desk::new(knobs.lanes);
+        self.objects.copy();
         let keys = Arc::new(KeyWatch::new(setup.names()));
         let mut ports = Vec::new();
         let mut slots = Vec::new();
         for lane in 0..knobs.lanes {
-            let observed = Arc::new(Mutex::new(Observed::default()));
+            let is_acquiring = Arc::new(AtomicBool::new(false));
             let disk = &self.machines[at].disks[usize::from(lane)];
             lock(disk).owner = incarnation;
             lock(disk).copy();
@@ -182,7 +199,7 @@ impl World {
                 process,
                 lane,
                 disk: Arc::clone(disk),
-                observed: Arc::clone(&observed),
+                is_acquiring,
             };
             let calls = Arc::clone(&calls[usize::from(lane)].calls);
             let parts = lane_setup(shared, process, lane, &knobs, calls, stores);
@@ -194,12 +211,14 @@ impl World {
                 Attempt(u128::from(incarnation) << 64 | attempts)
             });
             let keys = Arc::clone(&keys);
-            let driver = LaneDriver::new(parts, setup.clone(), (port, commands), keys, attempts);
+            let driver = LaneDriver::new(parts, setup.clone(), (port, commands), keys, attempts)
+                .with_checkpointer(jobs.clone());
             let wake_at = self.now + self.rng.range(0, 5);
-            slots.push(Slot { driver: Some(driver), wake_at, observed, ..Slot::default() });
+            slots.push(Slot { driver: Some(driver), wake_at, ..Slot::default() });
         }
         let machine = &mut self.machines[at];
         machine.slots = slots;
+        machine.desk = Some(desk);
         machine.handle = Some(Handle::new(&setup, ports, keys));
     }
 
@@ -241,8 +260,7 @@ impl World {
     fn ended(&mut self, at: usize, lane: usize, end: LaneEnd) {
         self.note(&format!("m{at} lane {lane} ends: {end:?}"));
         if let LaneEnd::Fatal(FatalCause { message, .. }) = &end {
-            let observed = Arc::clone(&self.machines[at].slots[lane].observed);
-            self.fatal(&observed, message);
+            self.fatal(message);
             self.stop(at);
         }
         let machine = &self.machines[at];
@@ -256,7 +274,7 @@ impl World {
     }
 
     /// A lane stops its pipeline: for a cause that the plan has given, or for none.
-    fn fatal(&mut self, observed: &Arc<Mutex<Observed>>, message: &str) {
+    fn fatal(&mut self, message: &str) {
         if message.contains("has taken this lane over") {
             self.counts.takeovers += 1;
             return;
@@ -266,18 +284,16 @@ impl World {
         if is_disk {
             return;
         }
-        let is_decided = message.starts_with("found ");
-        if is_decided {
-            let observed = observed.lock().unwrap_or_else(PoisonError::into_inner);
-            let (row, _) = crate::rows::row_of(&observed.facts());
-            *self.counts.rows.entry(row).or_default() += 1;
-        } else if message.contains("begins at epoch") {
-            let row = crate::rows::Row::JournalTooShort;
-            *self.counts.rows.entry(row).or_default() += 1;
+        if message.contains("other settings that may not change") {
+            self.count_row(crate::rows::Row::PartitionsChanged);
+        }
+        // Without an identity nothing is decided.
+        if message.contains("begins at epoch") && !message.starts_with("found ") {
+            self.count_row(crate::rows::Row::JournalTooShort);
         }
         match self.may_halt {
             true => self.halted = Some(message.to_owned()),
-            false => self.fail(format!("stops without a cause: {message}")),
+            false => self.fail(format!("halt: stops without a cause: {message}")),
         }
     }
 
@@ -292,7 +308,7 @@ impl World {
     /// A process dies at once, and starts again some time later if it is to.
     pub(crate) fn crash(&mut self, at: usize, fate: DiskFate, restarts: bool) {
         let bug = self.bug;
-        let fate = if self.only_disks_know { DiskFate::Kept } else { fate };
+        let fate = if self.only_copies_know { DiskFate::Kept } else { fate };
         let machine = &mut self.machines[at];
         if !machine.is_up {
             return;
@@ -300,6 +316,7 @@ impl World {
         machine.is_up = false;
         machine.trap = None;
         machine.handle = None;
+        machine.desk = None;
         let drivers = machine.slots.iter_mut().filter_map(|slot| slot.driver.take());
         machine.dead.extend(drivers);
         machine.starting += u32::from(restarts);
@@ -337,10 +354,18 @@ pub(crate) fn run_slot(
     let slot = &mut world.machines[at].slots[lane];
     slot.hint = None;
     let Some(mut driver) = slot.driver.take() else { return };
+    world.turning += 1;
     drop(world);
     let mut clock = SimClock { shared: Arc::clone(shared), machine: at };
     let advance = driver.advance(&mut clock);
     let mut world = shared.lock();
+    if world.bug == Some(Bug::UploadOnCommitPath)
+        && world.machines[at].desk.as_ref().is_some_and(Desk::has_work)
+    {
+        run_checkpointer(world, shared, at);
+        world = shared.lock();
+    }
+    world.turning -= 1;
     let now = world.now;
     let is_same = world.machines[at].is_up && world.machines[at].incarnation == incarnation;
     if !is_same {
@@ -378,8 +403,8 @@ fn lane_setup(
     stores: SimStores,
 ) -> LaneSetup {
     let sources = sources_of(lane, knobs);
-    let observed = Arc::clone(&stores.observed);
-    let log = SimLog::new(Arc::clone(shared), process, lane, sources.clone(), calls, observed);
+    let is_acquiring = Arc::clone(&stores.is_acquiring);
+    let log = SimLog::new(Arc::clone(shared), process, lane, sources.clone(), calls, is_acquiring);
     LaneSetup {
         lane: LaneId(lane),
         sources,
@@ -406,7 +431,20 @@ pub fn sources_of(lane: u16, knobs: &Knobs) -> Vec<Source> {
     of(0).chain(of(1)).collect()
 }
 
-fn pipeline(knobs: &Knobs, process: Process, revision: Arc<SimRevision>) -> PipelineSetup {
+/// Returns where a process's checkpoints go, and when.
+fn checkpoints(shared: &Arc<Shared>, knobs: &Knobs, process: Process) -> Option<CheckpointSetup> {
+    let knobs = knobs.checkpoints?;
+    let (every, keep, timeout) = (knobs.every, knobs.keep, knobs.timeout);
+    let store = Arc::new(SimCheckpoints { shared: Arc::clone(shared), process, timeout });
+    Some(CheckpointSetup { store, every, keep, timeout, grace: knobs.grace })
+}
+
+fn pipeline(
+    shared: &Arc<Shared>,
+    knobs: &Knobs,
+    process: Process,
+    revision: Arc<SimRevision>,
+) -> PipelineSetup {
     let names = ["order", "payment"];
     let input = |name: &str| InputOptions {
         name: name.to_owned(),
@@ -444,7 +482,7 @@ fn pipeline(knobs: &Knobs, process: Process, revision: Arc<SimRevision>) -> Pipe
                 every: knobs.commit_every,
                 max_records: knobs.commit_records,
                 max_bytes: 1 << 20,
-                ..CommitOptions::default()
+                keepalive_every: knobs.keepalive_every.unwrap_or(KEEPALIVE_EVERY_DEFAULT),
             },
             dead_letter_rate: DeadLetterRate { percent_max: 100, from_count: 100 },
             limits: CallLimits::default(),
@@ -456,7 +494,7 @@ fn pipeline(knobs: &Knobs, process: Process, revision: Arc<SimRevision>) -> Pipe
         },
         revision,
         transaction_timeout: knobs.transaction_timeout,
-        checkpoints: None,
-        untrimmed: None,
+        checkpoints: checkpoints(shared, knobs, process),
+        untrimmed: knobs.keeps_journal().then(|| "the knobs say so".to_owned()),
     }
 }

@@ -23,6 +23,7 @@ use dovetail_sim::{
     case,
     faults::Plan,
     rows::Row,
+    rules::{RULES, Rule},
     run::{Outcome, run},
     shrink,
 };
@@ -68,6 +69,7 @@ struct Sum {
     counts: BTreeMap<&'static str, u64>,
     faults: BTreeMap<&'static str, u64>,
     rows: BTreeMap<Row, u64>,
+    looked: BTreeMap<&'static str, u64>,
     failed: Option<(Plan, String)>,
 }
 
@@ -93,6 +95,12 @@ impl Sum {
             ("ends of transactions that came in a later one", counts.held_ends),
             ("rows that rotted", counts.rotten),
             ("switches to another revision", counts.switches),
+            ("checkpoints published", counts.checkpoints),
+            ("directories restored from a checkpoint", counts.restores),
+            ("journals trimmed", counts.trims),
+            ("checkpoint files collected", counts.collected),
+            ("calls of the checkpoint store that failed, or seemed to", counts.store_errors),
+            ("of these, writes that were done", counts.unknown_puts),
         ] {
             *self.counts.entry(name).or_default() += count;
         }
@@ -101,6 +109,9 @@ impl Sum {
         }
         for (row, count) in &counts.rows {
             *self.rows.entry(*row).or_default() += count;
+        }
+        for rule in &RULES {
+            *self.looked.entry(rule.name).or_default() += (rule.looked)(counts);
         }
     }
 
@@ -119,6 +130,9 @@ impl Sum {
         }
         for (row, count) in other.rows {
             *self.rows.entry(row).or_default() += count;
+        }
+        for (rule, count) in other.looked {
+            *self.looked.entry(rule).or_default() += count;
         }
         self.failed = self.failed.or(other.failed);
         self
@@ -147,6 +161,11 @@ impl Sum {
         println!("rows of the recovery decision:");
         for row in Row::ALL {
             println!("  {:>10} {row:?}", self.rows.get(&row).copied().unwrap_or(0));
+        }
+        println!("rules, how often they were looked at, and the deliberate bug that shows each:");
+        for Rule { name, says, tooth: (bug, seeds), .. } in &RULES {
+            let looked = self.looked.get(name).copied().unwrap_or(0);
+            println!("  {looked:>10} {name}: {says} ({bug:?}, within {seeds} seeds)");
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::{
     kafka::{OffsetEntry, Place},
     log::SENDS_MAX,
     machine::{Ends, Network, Trap, lock},
+    objects::Trouble,
     world::{Event, Shared, World},
 };
 
@@ -45,7 +46,7 @@ impl World {
                 self.machines[machine].restarts = true;
                 self.stop(machine);
             }
-            FaultKind::SecondOwner(_) if self.only_disks_know => {}
+            FaultKind::SecondOwner(_) if self.only_copies_know => {}
             FaultKind::SecondOwner(machine) => self.start(shared, machine),
             FaultKind::Coordinator(ms) => {
                 self.kafka.coordinator_up_at = now + ms;
@@ -70,22 +71,9 @@ impl World {
                 self.machines[machine].clock_offset += ms;
                 self.wake_all(1_000);
             }
-            FaultKind::DiskFull(machine, ms) => {
-                for disk in &self.machines[machine].disks {
-                    lock(disk).full_until = now + ms;
-                }
-            }
-            FaultKind::DiskUnreadable(machine, times) => {
-                for disk in &self.machines[machine].disks {
-                    lock(disk).unreadable = times;
-                }
-            }
-            FaultKind::Rot(..) if self.only_disks_know => {}
-            FaultKind::Rot(machine, one_in) => {
-                for disk in &self.machines[machine].disks {
-                    self.counts.rotten += lock(disk).rot(one_in, &mut self.rng);
-                }
-            }
+            FaultKind::DiskFull(machine, _)
+            | FaultKind::DiskUnreadable(machine, _)
+            | FaultKind::Rot(machine, _) => self.disk_fault(machine, kind),
             FaultKind::EndLost(machine) => self.machines[machine].ends.lost = SENDS_MAX,
             FaultKind::EndUnanswered(machine) => self.machines[machine].ends.unanswered = SENDS_MAX,
             FaultKind::EndHeld(machine) => self.machines[machine].ends.is_held = true,
@@ -97,7 +85,29 @@ impl World {
             // Both witnesses of one commit can be lost, and then nobody can know of it.
             FaultKind::StaleOffsets if self.may_halt => {}
             FaultKind::StaleOffsets => self.kafka.group.goes_stale = true,
+            FaultKind::Store(_) if !self.plan.knobs.takes_checkpoints() => {}
+            FaultKind::Store(fault) => {
+                if !self.store_fault(fault) {
+                    *self.counts.faults.entry(kind.name()).or_default() -= 1;
+                    self.schedule(now + 100, Event::Fault(at));
+                }
+            }
             FaultKind::Meddle(_) => self.begin_meddling(at),
+        }
+    }
+
+    fn disk_fault(&mut self, machine: usize, kind: FaultKind) {
+        // A database that links blocks which have rotted into a checkpoint is not modelled.
+        let is_sound = self.only_copies_know || self.plan.knobs.takes_checkpoints();
+        for disk in &self.machines[machine].disks {
+            match kind {
+                FaultKind::DiskFull(_, ms) => lock(disk).full_until = self.now + ms,
+                FaultKind::DiskUnreadable(_, times) => lock(disk).unreadable = times,
+                FaultKind::Rot(_, one_in) if !is_sound => {
+                    self.counts.rotten += lock(disk).rot(one_in, &mut self.rng);
+                }
+                _ => {}
+            }
         }
     }
 
@@ -157,10 +167,20 @@ impl World {
             | Meddling::JournalTrimmed
             | Meddling::JournalDeleted
             | Meddling::JournalHole => self.change_journals(meddling),
+            Meddling::Regressed(epochs) => self.regress(epochs),
+            Meddling::PartitionAdded if self.is_finished() => Effect::None,
+            Meddling::PartitionAdded => {
+                self.added_partitions += 1;
+                match self.histories.iter().all(|history| history.epochs.is_empty()) {
+                    true => Effect::None,
+                    false => Effect::MustHalt,
+                }
+            }
+            Meddling::CheckpointForeign => self.falsify_checkpoints(),
             Meddling::InputTrimmed | Meddling::InputRecreated => self.change_inputs(meddling),
             Meddling::EverythingDeleted => self.delete_everything(),
             Meddling::DisksSwapped => {
-                let [first, second] = &self.machines[0].disks[..] else { return Effect::None };
+                let [first, second, ..] = &self.machines[0].disks[..] else { return Effect::None };
                 std::mem::swap(&mut *lock(first), &mut *lock(second));
                 // A lane that has never committed finds state where nothing can be.
                 match self.histories.iter().any(|history| history.epochs.is_empty()) {
@@ -251,6 +271,8 @@ impl World {
         // after the end nobody looks.
         let unwritten = i64::try_from(self.unwritten()).unwrap_or(i64::MAX);
         let is_finished = self.is_finished();
+        let skips_gaps = self.plan.knobs.skips_gaps;
+        let trimmed = if skips_gaps { Effect::GoesOn } else { Effect::MustHalt };
         for history in &self.histories {
             let Some(last) = history.last() else { continue };
             for state in &last.sources {
@@ -259,7 +281,7 @@ impl World {
                 let is_trimmed = meddling == Meddling::InputTrimmed;
                 if is_trimmed && state.position < log.end() {
                     log.start = state.position + 1;
-                    effect = Effect::MustHalt;
+                    effect = trimmed;
                 }
                 if !is_trimmed && !is_finished && state.position > unwritten {
                     log.truncate(0);
@@ -268,13 +290,22 @@ impl World {
                 }
             }
         }
+        self.lost_input |= effect == Effect::GoesOn;
         effect
     }
 
     /// Journal and offsets of the lanes whose local state shows that there was something.
     fn delete_everything(&mut self) -> Effect {
+        let lanes = 0..self.plan.knobs.lanes;
+        let has_checkpoints =
+            lanes.into_iter().all(|lane| self.objects.manifests(lane).next().is_some());
+        let loses_disks = has_checkpoints && self.rng.percent(50);
+        if loses_disks {
+            self.lose_disks();
+            self.objects.disturb(Trouble::None, 0);
+        }
         let disks = &self.machines[0].disks;
-        if disks.iter().any(|disk| !lock(disk).knows())
+        if (!loses_disks && disks.iter().any(|disk| !lock(disk).knows()))
             || self.histories.iter().any(|history| history.epochs.is_empty())
         {
             return Effect::None;
@@ -283,7 +314,7 @@ impl World {
         for disk in disks {
             lock(disk).sync();
         }
-        self.only_disks_know = true;
+        self.only_copies_know = true;
         self.kafka.group.forget();
         for lane in 0..self.plan.knobs.lanes {
             self.kafka.log(Place::Journal(lane)).truncate(0);
@@ -291,10 +322,64 @@ impl World {
         Effect::MustHalt
     }
 
+    /// Journal and offsets lose the same last epochs; a checkpoint tells that they were there.
+    fn regress(&mut self, epochs: u64) -> Effect {
+        let back = usize::try_from(epochs).unwrap_or(usize::MAX);
+        let targets: Vec<Option<u64>> = self
+            .histories
+            .iter()
+            .map(|history| {
+                let at = history.epochs.len().checked_sub(back + 1)?;
+                Some(history.epochs[at].record.epoch.0)
+            })
+            .collect();
+        let tells = (0_u16..).zip(&targets).all(|(lane, target)| {
+            let newest = self.objects.manifests(lane).next();
+            target.is_some_and(|target| newest.is_some_and(|it| it.id.epoch.0 > target))
+        });
+        if !tells {
+            return Effect::None;
+        }
+        for lane in 0..self.plan.knobs.lanes {
+            let epochs = &self.histories[usize::from(lane)].epochs;
+            let kept = &epochs[epochs.len() - back - 1];
+            let (offsets, next) = (kept.offsets.clone(), kept.journal_next);
+            self.commit_offsets(&offsets);
+            self.kafka.log(Place::Journal(lane)).truncate(next);
+        }
+        self.lose_disks();
+        self.objects.disturb(Trouble::None, 0);
+        // Without the checkpoints nothing tells of what is lost.
+        self.only_copies_know = true;
+        Effect::MustHalt
+    }
+
+    fn lose_disks(&mut self) {
+        for disk in &self.machines[0].disks {
+            lock(disk).crash(DiskFate::Lost, &mut self.rng, None);
+        }
+    }
+
+    fn falsify_checkpoints(&mut self) -> Effect {
+        if !self.plan.knobs.takes_checkpoints() {
+            return Effect::None;
+        }
+        self.lose_disks();
+        let mut effect = Effect::GoesOn;
+        for lane in 0..self.plan.knobs.lanes {
+            self.objects.falsify(lane);
+            if !self.is_covered(lane) || self.objects.note_loss(lane) {
+                effect = Effect::MayHalt;
+            }
+        }
+        effect
+    }
+
     /// The faults are over.
     pub(crate) fn calm(&mut self) {
         self.note("calm");
         self.is_calm = true;
+        self.objects.disturb(Trouble::None, 0);
         for machine in &mut self.machines {
             machine.network = Network::default();
             machine.outage_until = 0;

@@ -1,10 +1,10 @@
 //! Which row of the decision table an acquisition has reached.
 //!
-//! Looks at the same facts as [`dovetail_core::recovery::decide`], and asks it what it decides.
+//! Looks at the facts that [`dovetail_core::recovery::decide`] was given, and at what it decided.
 
 use dovetail_core::{
     epoch::{Epoch, metadata::CommitMetadata},
-    recovery::{Facts, Plan, decide},
+    recovery::{Facts, Plan},
 };
 
 /// A row of the table in section 7.6 of the reference; where a row there has several cases, the
@@ -25,7 +25,15 @@ pub enum Row {
     StoreForeign,
     /// 2d: the store is ahead of the commit.
     StoreAhead,
-    /// 2e: no store, and the journal does not begin at genesis.
+    /// 2c: no store; a checkpoint is restored.
+    Restored,
+    /// 2c: no store, and the newest checkpoint is not on the journal's chain.
+    CheckpointForeign,
+    /// 2c: no store, and the newest checkpoint is damaged.
+    CheckpointDamaged,
+    /// 2e, or 1: no store, and the checkpoint store does not answer.
+    CheckpointsAwaited,
+    /// 2e: no store, no checkpoint, and the journal does not begin at genesis.
     JournalTooShort,
     /// 3: the journal is one epoch ahead of the offsets.
     OffsetsStale,
@@ -37,6 +45,8 @@ pub enum Row {
     JournalBehind,
     /// 6: offsets, and no journal at all.
     JournalMissing,
+    /// 6: a checkpoint ahead of journal and offsets.
+    CheckpointAhead,
     /// 7: metadata of another program.
     MetadataForeign,
     /// 8: one epoch, two attempts.
@@ -47,17 +57,21 @@ pub enum Row {
     ChainBroken,
     /// 9: nothing but a store.
     OnlyStore,
+    /// 9: nothing but a checkpoint.
+    OnlyCheckpoint,
     /// 10: committed offsets are pending although every older writer is fenced.
     OffsetsPending,
     /// 11: a committed position lies before the first record that is left.
     InputTrimmed,
+    /// 11: an input has another number of partitions.
+    PartitionsChanged,
     /// 11: a committed position lies behind the end: the topic was made anew.
     InputRecreated,
 }
 
 impl Row {
     /// Every row.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 28] = [
         Self::Genesis,
         Self::StoreCurrent,
         Self::StoreBehind,
@@ -65,28 +79,34 @@ impl Row {
         Self::StoreDamaged,
         Self::StoreForeign,
         Self::StoreAhead,
+        Self::Restored,
+        Self::CheckpointForeign,
+        Self::CheckpointDamaged,
+        Self::CheckpointsAwaited,
         Self::JournalTooShort,
         Self::OffsetsStale,
         Self::OffsetsSetBack,
         Self::OffsetsMissing,
         Self::JournalBehind,
         Self::JournalMissing,
+        Self::CheckpointAhead,
         Self::MetadataForeign,
         Self::OtherAttempt,
         Self::PartitionsDiffer,
         Self::ChainBroken,
         Self::OnlyStore,
+        Self::OnlyCheckpoint,
         Self::OffsetsPending,
         Self::InputTrimmed,
+        Self::PartitionsChanged,
         Self::InputRecreated,
     ];
 }
 
-/// Returns the row that facts fall into, and what is decided.
+/// Returns the row that facts fall into for which a plan was made.
 #[must_use]
-pub fn row_of(facts: &Facts) -> (Row, Plan) {
-    let plan = decide(facts);
-    let row = match &plan {
+pub fn row_of(facts: &Facts, plan: &Plan) -> Row {
+    match plan {
         Plan::Genesis => Row::Genesis,
         Plan::Resume { repairs_offsets: true, .. }
             if facts.committed.iter().all(Option::is_none) =>
@@ -100,11 +120,11 @@ pub fn row_of(facts: &Facts) -> (Row, Plan) {
             (Some(_), false) => Row::StoreBehind,
         },
         Plan::RebuildStore { .. } => rebuilt(facts),
-        Plan::Restore => Row::StoreMissing,
-        Plan::PassOver { .. } | Plan::AwaitCheckpoints { .. } => Row::JournalTooShort,
+        Plan::Restore => Row::Restored,
+        Plan::PassOver { .. } => Row::CheckpointForeign,
+        Plan::AwaitCheckpoints { .. } => Row::CheckpointsAwaited,
         Plan::Halt(_) => halted(facts),
-    };
-    (row, plan)
+    }
 }
 
 fn metadata(facts: &Facts) -> Option<CommitMetadata> {
@@ -135,15 +155,23 @@ fn halted(facts: &Facts) -> Row {
     if facts.journal.broken.is_some() {
         return Row::ChainBroken;
     }
+    let journal = facts.journal.last.or(facts.last);
+    if facts.wants_last() && journal.is_none() && metadata(facts).is_some() {
+        return Row::JournalMissing;
+    }
+    let known = metadata(facts).map(|metadata| metadata.epoch).max(journal.map(|fact| fact.epoch));
+    if facts.checkpoints.newest.is_some_and(|newest| known.is_none_or(|known| newest > known)) {
+        return match (known, &facts.stored) {
+            (None, None) => Row::OnlyCheckpoint,
+            (None, Some(_)) => Row::OnlyStore,
+            (Some(_), _) => Row::CheckpointAhead,
+        };
+    }
     let begins_late = facts.journal.first.is_some_and(|first| first.epoch != Epoch::GENESIS);
     if facts.stored.is_none() && begins_late {
         return Row::JournalTooShort;
     }
     let stored = facts.stored.as_ref().map(|head| head.record.epoch);
-    let journal = facts.journal.last.or(facts.last);
-    if facts.wants_last() && journal.is_none() && metadata(facts).is_some() {
-        return Row::JournalMissing;
-    }
     let last = journal.map(|fact| fact.epoch).or(stored);
     match (metadata(facts).map(|metadata| metadata.epoch), last) {
         (None, _) => Row::OnlyStore,

@@ -148,12 +148,14 @@ impl World {
     }
 
     fn judge(&mut self) -> Result<(), String> {
+        self.counts.ends += 1;
         if self.halted.is_none() && self.must_halt {
-            return Err("an operator's change should have been refused".to_owned());
+            return Err("halt: an operator's change should have been refused".to_owned());
         }
         if self.halted.is_none() {
-            self.is_complete().map_err(|why| format!("liveness: {why}"))?;
+            self.is_complete().map_err(|why| format!("I10: {why}"))?;
             check_topics(&self.histories, &mut self.kafka)?;
+            self.check_alive()?;
             self.judge_by_input()?;
         }
         Ok(())
@@ -162,12 +164,12 @@ impl World {
     /// What depends on the inputs alone, where no record is late and no source goes idle.
     fn judge_by_input(&self) -> Result<(), String> {
         let knobs = &self.plan.knobs;
-        if knobs.idle_after.is_some() || knobs.late_percent > 0 {
+        if knobs.idle_after.is_some() || knobs.late_percent > 0 || self.lost_input {
             return Ok(());
         }
         let late: u64 = self.histories.iter().map(|history| history.late).sum();
         if late > 0 {
-            return Err(format!("{late} records were late, and none was written late"));
+            return Err(format!("time: {late} records were late, and none was written late"));
         }
         if knobs.job != Job::Payment || !knobs.is_tidy {
             return Ok(());
@@ -179,12 +181,14 @@ impl World {
         let outs: Vec<Out> = outs.collect();
         let found: BTreeSet<Out> = outs.iter().cloned().collect();
         if found.len() != outs.len() {
-            return Err("a result comes twice".to_owned());
+            return Err("I2: a result comes twice".to_owned());
         }
         if found != expected {
             let missing: Vec<_> = expected.difference(&found).take(2).collect();
             let wrong: Vec<_> = found.difference(&expected).take(2).collect();
-            return Err(format!("by the inputs alone {missing:?} is missing, {wrong:?} is wrong"));
+            return Err(format!(
+                "I2: by the inputs alone {missing:?} is missing, {wrong:?} is wrong"
+            ));
         }
         Ok(())
     }

@@ -6,17 +6,25 @@
 //!
 //! Invariant: everything that happens is a function of the plan; nothing but its generator draws.
 
+mod checkpoints;
+mod counts;
+mod pace;
 mod view;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-pub use self::view::{Shared, SimClock, View};
+use self::pace::Pace;
+pub use self::{
+    counts::Counts,
+    view::{Shared, SimClock, View},
+};
 use crate::{
     bugs::Bug,
     faults::{Fault, FaultKind, Knobs, Plan},
     history::{LaneHistory, Taken},
     kafka::{Answer, Contents, Follow, Kafka, Place, Request},
     machine::Machine,
+    objects::Objects,
     rng::Rng,
     rows::Row,
     trace::Trace,
@@ -36,6 +44,13 @@ pub struct Process {
 #[derive(Debug, Default)]
 pub struct Connection {
     arrived_at: i64,
+}
+
+/// Whose turn it is in a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Turn {
+    Lane(usize),
+    Checkpointer,
 }
 
 /// What is going to happen.
@@ -74,39 +89,6 @@ pub(crate) enum Event {
     Operator,
 }
 
-/// What came of a run.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Commits whose transaction was decided, by lane.
-    pub commits: u64,
-    /// Crashes.
-    pub crashes: u64,
-    /// Takeovers that a fenced process has found.
-    pub takeovers: u64,
-    /// Requests, and those that were lost on either way.
-    pub requests: u64,
-    /// Lost messages.
-    pub lost: u64,
-    /// Answers that said "fenced".
-    pub fenced: u64,
-    /// Transactions that the coordinator ended after their timeout.
-    pub timeouts: u64,
-    /// Commits that happened although their answer never arrived.
-    pub unknown_commits: u64,
-    /// Requests to end a transaction that were lost in every copy.
-    pub lost_ends: u64,
-    /// Ends of transactions that arrived in a later one.
-    pub held_ends: u64,
-    /// Rows that rotted.
-    pub rotten: u64,
-    /// Epochs that another revision decided than the one before.
-    pub switches: u64,
-    /// Faults by kind.
-    pub faults: BTreeMap<&'static str, u64>,
-    /// Acquisitions by row of the decision.
-    pub rows: BTreeMap<Row, u64>,
-}
-
 /// Everything there is.
 pub struct World {
     pub(crate) now: i64,
@@ -120,6 +102,10 @@ pub struct World {
     pub(crate) kafka: Kafka,
     pub(crate) histories: Vec<LaneHistory>,
     pub(crate) machines: Vec<Machine>,
+    pub(crate) objects: Objects,
+    pace: Pace,
+    /// Lanes that are inside a turn.
+    pub(crate) turning: u32,
     pub(crate) writings: Vec<Writing>,
     unwritten: usize,
     pub(crate) trace: Trace,
@@ -128,8 +114,13 @@ pub struct World {
     /// Whether what an operator did allows, or demands, that the pipeline stops.
     pub(crate) may_halt: bool,
     pub(crate) must_halt: bool,
+    /// Records were deleted that nobody had read, and the inputs skip such gaps.
+    pub(crate) lost_input: bool,
+    /// Partitions that every input has got since the first start.
+    pub(crate) added_partitions: u16,
     pub(crate) is_meddling: bool,
-    pub(crate) only_disks_know: bool,
+    /// Journal and offsets are gone: only state directories and checkpoints tell of them.
+    pub(crate) only_copies_know: bool,
     /// How often one last record was written to every source.
     pub(crate) lasts: i64,
     pub(crate) is_calm: bool,
@@ -182,6 +173,9 @@ impl World {
             kafka: Kafka::default(),
             histories,
             machines,
+            objects: Objects::default(),
+            pace: Pace::new(&plan.faults, plan.knobs.lanes),
+            turning: 0,
             unwritten: writings.len(),
             writings,
             trace: Trace::new(keeps_lines),
@@ -189,8 +183,10 @@ impl World {
             halted: None,
             may_halt: false,
             must_halt: false,
+            lost_input: false,
+            added_partitions: 0,
             is_meddling: false,
-            only_disks_know: false,
+            only_copies_know: false,
             lasts: 1,
             is_calm: false,
             revision: 0,
@@ -264,14 +260,14 @@ impl World {
         let network = self.machines[machine].network;
         let (loss, delay_max) = match network.until > self.now {
             true => (network.loss, network.delay_max),
-            false => (0, 5),
+            false => (0, self.plan.knobs.latency),
         };
         if self.is_cut_off(machine) || self.rng.percent(loss) {
             self.counts.lost += 1;
             return None;
         }
         let slow = self.rng.percent(20);
-        let delay_max = if slow { delay_max } else { delay_max.min(5) };
+        let delay_max = if slow { delay_max } else { delay_max.min(self.plan.knobs.latency) };
         Some(self.rng.range(1, delay_max))
     }
 
@@ -376,6 +372,7 @@ impl World {
                     self.note(&format!("lane {lane} commits nothing new"));
                 }
                 Follow::Committed(lane, contents) => self.committed(lane, *contents),
+                Follow::Trimmed(lane, before) => self.trimmed(lane, before),
             }
         }
     }
@@ -404,6 +401,7 @@ impl World {
                 self.counts.commits += 1;
                 self.counts.switches += u64::from(is_switch);
                 self.note(&format!("lane {lane} epoch {epoch} by {:x}", attempt.0));
+                self.check_pace(lane);
             }
             Err(violation) => self.fail(format!("lane {lane}: {violation}")),
         }
@@ -431,6 +429,8 @@ impl World {
             None => drop(log.append(None, vec![writing.record()])),
             Some(transaction) => log.mark(stranger(at), !transaction.is_aborted),
         }
+        let (input, partition) = (writing.input, writing.partition);
+        self.note_end(input, partition);
         self.wake_all(15);
     }
 
@@ -462,15 +462,41 @@ impl World {
         }
     }
 
-    /// Returns the slot that runs next, and when.
-    fn next_slot(&self) -> Option<(i64, usize, usize)> {
+    /// Something has arrived for the lanes of a machine.
+    pub(crate) fn wake(&mut self, at: usize) {
+        let now = self.now;
+        for slot in &mut self.machines[at].slots {
+            slot.wake_at = slot.wake_at.min(now);
+            slot.hint = Some(now);
+        }
+    }
+
+    /// Counts a row of the decision.
+    pub(crate) fn count_row(&mut self, row: Row) {
+        *self.counts.rows.entry(row).or_default() += 1;
+    }
+
+    /// Returns whose turn comes next, and when. A checkpointer begins only while no lane is inside
+    /// a turn, which would have to wait until it is done: it is a thread of its own.
+    fn next_turn(&self) -> Option<(i64, usize, Turn)> {
+        let is_free = self.turning == 0;
+        let up = self.machines.iter().enumerate().filter(|(_, machine)| machine.is_up);
+        let desks = up.filter(|(_, machine)| {
+            is_free && machine.desk.as_ref().is_some_and(|desk| desk.has_work())
+        });
+        let desks =
+            desks.map(|(at, machine)| (self.now.max(machine.paused_until), at, Turn::Checkpointer));
+        desks.chain(self.next_slot()).min()
+    }
+
+    fn next_slot(&self) -> Option<(i64, usize, Turn)> {
         let machines = self.machines.iter().enumerate().filter(|(_, machine)| machine.is_up);
         let slots = machines.flat_map(|(at, machine)| {
             let paused = machine.paused_until;
             let slots = machine.slots.iter().enumerate();
             slots
                 .filter(|(_, slot)| slot.driver.is_some())
-                .map(move |(lane, slot)| (slot.wake_at.max(paused), at, lane))
+                .map(move |(lane, slot)| (slot.wake_at.max(paused), at, Turn::Lane(lane)))
         });
         slots.min()
     }

@@ -17,6 +17,7 @@ use dovetail_sim::{
     case,
     faults::Plan,
     rows::Row,
+    rules::{RULES, broken_by},
     run::{Outcome, run, run_seed},
     shrink,
 };
@@ -154,4 +155,21 @@ fn every_deliberate_bug_is_caught() {
         }
     }
     assert!(missed.is_empty(), "not caught: {missed:?}");
+}
+
+#[test]
+fn every_rule_is_broken_by_the_bug_that_it_names() {
+    let mut missed = Vec::new();
+    for rule in &RULES {
+        let (bug, seeds) = rule.tooth;
+        let caught = (1..=seeds).find(|seed| {
+            let violation = run_seed(*seed, Some(bug)).violation;
+            violation.is_some_and(|violation| broken_by(&violation) == rule.name)
+        });
+        match caught {
+            Some(seed) => println!("{}: {bug:?}, seed {seed} of {seeds}", rule.name),
+            None => missed.push((rule.name, bug, seeds)),
+        }
+    }
+    assert!(missed.is_empty(), "rules without teeth: {missed:?}");
 }

@@ -172,7 +172,9 @@ fn find_start(
     loop {
         let (facts, scan, from) =
             observe(log, lane, &committed, &candidates, store.as_mut(), progress)?;
-        match decide(&facts) {
+        let plan = decide(&facts);
+        parts.stores.decided(&facts, &plan);
+        match plan {
             Plan::Genesis => {
                 let positions = log.start_positions()?;
                 return Ok((Start::Genesis { identity: identity.clone(), positions }, 0, store));

@@ -201,8 +201,11 @@ pub fn tidy(
     for hash in garbage(&store.files(lane)?, &kept, now, grace) {
         store.remove(lane, hash)?;
     }
-    if let (Some(trimmer), Some(before)) = (trimmer, trim_before(published)) {
-        for manifest in published.iter().take(2) {
+    // A manifest may have got lost since it was verified.
+    let there: Vec<&Manifest> =
+        published.iter().filter(|manifest| ids.contains(&manifest.id)).take(2).collect();
+    if let (Some(trimmer), Some(before)) = (trimmer, trim_before(there.iter().copied())) {
+        for manifest in there {
             check_kept(store, manifest)?;
         }
         trimmer(before)?;

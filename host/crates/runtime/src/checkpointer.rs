@@ -29,9 +29,6 @@ use crate::{
     setup::CheckpointSetup,
 };
 
-/// Files that no manifest reaches stay at least that long, ms: an upload in progress, of whoever,
-/// may count on them.
-const GRACE_MIN: i64 = 60 * 60 * 1_000;
 /// How long the end of a job is waited for when the pipeline stops: a store that does not answer
 /// must not keep the process.
 const END_PATIENCE: Duration = Duration::from_secs(3);
@@ -96,7 +93,7 @@ impl Worker {
         stopping: &dyn Fn() -> bool,
     ) {
         let Job { lane, incarnation, task, setup, answers, waker } = job;
-        let grace = GRACE_MIN.max(setup.timeout.saturating_mul(3));
+        let grace = setup.grace.max(setup.timeout.saturating_mul(3));
         let answer = match task {
             Task::Upload { mut frozen, identity, published } => {
                 let begun = now();

@@ -13,6 +13,7 @@ use dovetail_core::{
     options::{LaneOptions, WhenAllIdle},
     plugin::PluginDescriptor,
     record::{DecodedRecord, InputIndex, Record, Source},
+    recovery::{Facts, Plan},
     state::{ExpiryTable, StateId, StateStore, StoreError},
 };
 
@@ -65,6 +66,10 @@ pub trait OpenStore: Send {
     fn restore(&mut self) -> Result<Box<dyn Restoring + '_>, StoreError> {
         Err(StoreError::Unavailable("this store cannot be restored from a checkpoint".to_owned()))
     }
+
+    /// Hears what an acquisition has found and what follows from it, before that is done. The
+    /// default does not listen.
+    fn decided(&mut self, _facts: &Facts, _plan: &Plan) {}
 }
 
 impl<F: FnMut(&ExpiryTable) -> Result<Box<dyn StateStore>, StoreError> + Send> OpenStore for F {
@@ -122,6 +127,14 @@ pub struct CheckpointSetup {
     pub keep: usize,
     /// How long an upload may take, ms.
     pub timeout: i64,
+    /// How long a file stays that no manifest reaches, ms: an upload in progress, of whoever, may
+    /// count on it. Never shorter than three uploads may take.
+    pub grace: i64,
+}
+
+impl CheckpointSetup {
+    /// The grace of a pipeline, ms: far longer than an upload may take, and than clocks differ.
+    pub const GRACE_DEFAULT: i64 = 60 * 60 * 1_000;
 }
 
 impl fmt::Debug for CheckpointSetup {

@@ -2,21 +2,28 @@
 
 use std::{
     ops::Bound,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use bytes::Bytes;
 use dovetail_core::{
+    checkpoint::{Frozen, Restoring},
     epoch::codec,
+    recovery::{Facts, Plan},
     state::{Clocks, ExpiryTable, RowChange, StateSize, StateStore, StoreError, Visit},
 };
 use dovetail_runtime::setup::OpenStore;
 
-use super::{Disk, SharedDisk};
+use super::{
+    Damage, Disk, SharedDisk,
+    frozen::{SimFrozen, SimRestoring},
+};
 use crate::{
     bugs::Bug,
     faults::Point,
-    log::Observed,
     rows::Row,
     world::{Process, Shared},
 };
@@ -31,8 +38,8 @@ pub struct SimStores {
     pub lane: u16,
     /// The directory.
     pub disk: SharedDisk,
-    /// What the acquisition sees.
-    pub observed: Arc<Mutex<Observed>>,
+    /// Whether the lane is being acquired.
+    pub is_acquiring: Arc<AtomicBool>,
 }
 
 impl OpenStore for SimStores {
@@ -54,7 +61,7 @@ impl OpenStore for SimStores {
             process: self.process,
             lane: self.lane,
             disk: Arc::clone(&self.disk),
-            observed: Arc::clone(&self.observed),
+            is_acquiring: Arc::clone(&self.is_acquiring),
         }))
     }
 
@@ -75,6 +82,27 @@ impl OpenStore for SimStores {
         }
         Ok(())
     }
+
+    fn restore(&mut self) -> Result<Box<dyn Restoring + '_>, StoreError> {
+        let disk = lock(&self.disk);
+        if disk.owner != self.process.incarnation {
+            return Err(gone());
+        }
+        if disk.open > 0 {
+            self.shared.fail("a state directory is restored while it is open");
+        }
+        Ok(Box::new(SimRestoring {
+            shared: Arc::clone(&self.shared),
+            process: self.process,
+            lane: self.lane,
+            disk: Arc::clone(&self.disk),
+            files: std::collections::BTreeMap::new(),
+        }))
+    }
+
+    fn decided(&mut self, facts: &Facts, plan: &Plan) {
+        self.shared.decided(self.lane, facts, plan);
+    }
 }
 
 /// The store port over a [`Disk`].
@@ -83,7 +111,7 @@ struct SimStore {
     process: Process,
     lane: u16,
     disk: SharedDisk,
-    observed: Arc<Mutex<Observed>>,
+    is_acquiring: Arc<AtomicBool>,
 }
 
 impl Drop for SimStore {
@@ -182,7 +210,7 @@ impl StateStore for SimStore {
             (Bytes::copy_from_slice(row), value.map(Bytes::copy_from_slice))
         };
         let mut changes: Vec<RowChange> = changes.map(copy).collect();
-        let is_replay = lock(&self.observed).is_acquiring;
+        let is_replay = self.is_acquiring.load(Ordering::Relaxed);
         if is_replay && self.shared.has(Bug::ReplaySkipsChanges) {
             changes.clear();
         }
@@ -194,19 +222,10 @@ impl StateStore for SimStore {
     }
 
     fn head(&mut self) -> Result<Option<Bytes>, StoreError> {
-        let head = self.readable()?.head.clone();
-        {
-            let mut observed = lock(&self.observed);
-            (observed.reads, observed.last) = (0, None);
-        }
-        let Some(bytes) = head else {
-            lock(&self.observed).stored = None;
-            return Ok(None);
-        };
+        let Some(bytes) = self.readable()?.head.clone() else { return Ok(None) };
         let mut head =
             codec::decode_stored(&bytes).map_err(|error| StoreError::Corrupt(error.to_string()))?;
         self.shared.spoil_head(self.lane, &mut head);
-        lock(&self.observed).stored = Some(head.clone());
         Ok(Some(codec::encode_stored(&head).into()))
     }
 
@@ -219,8 +238,19 @@ impl StateStore for SimStore {
         StateSize { rows: lock(&self.disk).rows.rows.len() as u64, bytes: 0 }
     }
 
+    fn freeze(&mut self) -> Result<Option<Box<dyn Frozen>>, StoreError> {
+        let (now, ms, bug) = self.shared.freezes();
+        let mut disk = self.readable()?;
+        // What a database does that links blocks which have rotted is not modelled.
+        if disk.damage != Damage::default() {
+            return Err(StoreError::Corrupt("a checksum is wrong".to_owned()));
+        }
+        let hides_changes = bug == Some(Bug::ChangedFileNotHashed);
+        let files = disk.freeze(now, ms, bug);
+        Ok(files.map(|files| Box::new(SimFrozen { files, hides_changes }) as Box<dyn Frozen>))
+    }
+
     fn clear(&mut self) -> Result<(), StoreError> {
-        self.shared.note_row(&lock(&self.observed));
         let mut disk = lock(&self.disk);
         if disk.owner != self.process.incarnation {
             return Err(gone());

@@ -45,12 +45,55 @@ pub struct Knobs {
     pub fetch_max: usize,
     /// Percent of applied epochs after which the disk is synced.
     pub sync_percent: u32,
+    /// An idle lane commits that often, ms; as in production if none is said.
+    #[serde(default)]
+    pub keepalive_every: Option<i64>,
+    /// Whether inputs go on behind records that were deleted (`on_gap: earliest`).
+    #[serde(default)]
+    pub skips_gaps: bool,
+    /// How long a message takes at most while the network is sound, ms.
+    #[serde(default = "latency")]
+    pub latency: i64,
+    /// Checkpoints, where they are taken.
+    #[serde(default)]
+    pub checkpoints: Option<CheckpointKnobs>,
+}
+
+fn latency() -> i64 {
+    5
+}
+
+/// When checkpoints are taken, and what stays of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckpointKnobs {
+    /// How often, ms.
+    pub every: i64,
+    /// How many stay.
+    pub keep: usize,
+    /// How long one may take, ms.
+    pub timeout: i64,
+    /// How long a file stays that no manifest reaches, ms.
+    pub grace: i64,
+    /// Whether the journal is trimmed behind them.
+    pub trims: bool,
 }
 
 impl Knobs {
+    /// Returns whether checkpoints are taken.
+    #[must_use]
+    pub fn takes_checkpoints(&self) -> bool {
+        self.checkpoints.is_some()
+    }
+
+    /// Returns whether the journal is never trimmed.
+    #[must_use]
+    pub fn keeps_journal(&self) -> bool {
+        self.checkpoints.is_none_or(|checkpoints| !checkpoints.trims)
+    }
+
     /// Draws knobs.
     pub fn draw(rng: &mut Rng) -> Self {
-        let lanes = u16::try_from(rng.range(1, 2)).unwrap_or(1);
+        let lanes = u16::try_from(rng.pick(&[1, 1, 2, 2, 3])).unwrap_or(1);
         let partitions = lanes + u16::try_from(rng.range(0, 2)).unwrap_or(0);
         let job = rng.pick(&[Job::Payment, Job::Ledger]);
         let is_tidy = rng.percent(60);
@@ -74,6 +117,23 @@ impl Knobs {
             request_timeout: rng.pick(&[100, 300, 1_000]),
             fetch_max: rng.pick(&[1, 5, 50, 500]),
             sync_percent: rng.pick(&[0, 10, 50, 100]),
+            keepalive_every: rng.pick(&[None, None, Some(500), Some(3_000)]),
+            skips_gaps: rng.percent(30),
+            latency: rng.pick(&[5, 5, 5, 40]),
+            checkpoints: rng.percent(60).then(|| CheckpointKnobs::draw(rng)),
+        }
+    }
+}
+
+impl CheckpointKnobs {
+    fn draw(rng: &mut Rng) -> Self {
+        let timeout = rng.pick(&[200, 1_000, 5_000, 20_000]);
+        Self {
+            every: rng.pick(&[100, 400, 1_000, 3_000]),
+            keep: rng.pick(&[2, 2, 3]),
+            timeout,
+            grace: rng.pick(&[0, 20_000]),
+            trims: rng.percent(85),
         }
     }
 }

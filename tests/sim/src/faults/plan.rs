@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{DiskFate, FaultKind, Knobs, Meddling, Point};
+use super::{DiskFate, FaultKind, Knobs, Meddling, Point, StoreFault};
 use crate::{
     rng::Rng,
     workload::{self, Writing},
@@ -40,7 +40,12 @@ impl Plan {
         let mut rng = Rng::new(seed);
         let knobs = Knobs::draw(&mut rng);
         let mut faults = Vec::new();
-        if !rng.percent(4) {
+        if knobs.takes_checkpoints() && rng.percent(8) {
+            for _ in 0..rng.range(1, 3) {
+                let at = rng.range(1, knobs.span);
+                faults.push(Fault { at, kind: FaultKind::Store(passing(&mut rng)) });
+            }
+        } else if !rng.percent(4) {
             let mix = mix(&mut rng);
             for _ in 0..rng.range(1, 9) {
                 let at = rng.range(1, knobs.span + 2_000);
@@ -48,13 +53,21 @@ impl Plan {
                 faults.push(Fault { at, kind: fault(group, &mut rng, &knobs) });
             }
         }
-        if rng.percent(20) {
+        if !faults.iter().all(Fault::disturbs_store) && rng.percent(20) {
             let at = rng.range(knobs.span / 2, knobs.span + 3_000);
             faults.push(Fault { at, kind: FaultKind::Meddle(meddling(&mut rng)) });
         }
         faults.sort_by_key(|fault| fault.at);
         let writings = workload::draw(&knobs, &mut rng.fork());
         Self { seed, knobs, faults, writings }
+    }
+}
+
+impl Fault {
+    /// Returns whether only the checkpoint store is disturbed, for a time.
+    #[must_use]
+    pub fn disturbs_store(&self) -> bool {
+        matches!(self.kind, FaultKind::Store(fault) if fault.passes())
     }
 }
 
@@ -70,9 +83,10 @@ enum Group {
     Clocks,
     Disks,
     Plugin,
+    Checkpoints,
 }
 
-const GROUPS: [Group; 9] = [
+const GROUPS: [Group; 10] = [
     Group::Processes,
     Group::Pauses,
     Group::Owners,
@@ -82,6 +96,7 @@ const GROUPS: [Group; 9] = [
     Group::Clocks,
     Group::Disks,
     Group::Plugin,
+    Group::Checkpoints,
 ];
 
 const POINTS: [Point; 7] = [
@@ -146,11 +161,28 @@ fn fault(group: Group, rng: &mut Rng, knobs: &Knobs) -> FaultKind {
             _ => FaultKind::Crash(machine, fate),
         },
         Group::Plugin => FaultKind::Swap(Some(rng.pick(&POINTS)).filter(|_| rng.percent(40))),
+        Group::Checkpoints => match rng.below(6) {
+            0 => FaultKind::Crash(machine, DiskFate::Lost),
+            1 => FaultKind::Store(StoreFault::ManifestLost(rng.below(2))),
+            2 => FaultKind::Store(rng.pick(&[StoreFault::FileRotten, StoreFault::Older])),
+            _ => FaultKind::Store(passing(rng)),
+        },
+    }
+}
+
+/// Draws what passes and leaves the checkpoint store as it was.
+fn passing(rng: &mut Rng) -> StoreFault {
+    let ms = rng.pick(&[300, 3_000, 15_000]);
+    match rng.below(4) {
+        0 => StoreFault::Away(ms),
+        1 => StoreFault::Refuses(ms),
+        2 => StoreFault::Ambiguous(ms),
+        _ => StoreFault::Slow(rng.pick(&[100, 1_000, 6_000]), ms),
     }
 }
 
 fn meddling(rng: &mut Rng) -> Meddling {
-    match rng.below(18) {
+    match rng.below(21) {
         0 | 1 => Meddling::GroupDeleted,
         2 => Meddling::OffsetsSetBack(rng.pick(&[1, 2, 5])),
         3 => Meddling::ForeignMetadata,
@@ -165,6 +197,9 @@ fn meddling(rng: &mut Rng) -> Meddling {
         13 => Meddling::DiskOfOtherHistory,
         14 => Meddling::InputTrimmed,
         15 => Meddling::InputRecreated,
+        16 => Meddling::Regressed(rng.pick(&[1, 3, 6])),
+        17 => Meddling::CheckpointForeign,
+        18 => Meddling::PartitionAdded,
         _ => Meddling::DiskAhead,
     }
 }

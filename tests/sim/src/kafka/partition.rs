@@ -84,6 +84,11 @@ impl PartitionLog {
         (records, at)
     }
 
+    /// Deletes what lies before an offset.
+    pub fn trim(&mut self, before: i64) {
+        self.start = self.start.max(before.min(self.stable_end()));
+    }
+
     /// Loses the first record from an offset on.
     pub fn punch(&mut self, from: i64) {
         let from = usize::try_from(from).unwrap_or(usize::MAX);
@@ -96,6 +101,7 @@ impl PartitionLog {
     /// Forgets everything from an offset on: an unclean leader election.
     pub fn truncate(&mut self, to: i64) {
         self.entries.truncate(usize::try_from(to).unwrap_or(0));
+        self.start = self.start.min(self.end());
         self.open.clear();
     }
 }

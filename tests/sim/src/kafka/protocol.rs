@@ -69,6 +69,13 @@ pub enum Request {
         /// The last stable offset instead of the end.
         is_committed: bool,
     },
+    /// `DeleteRecords` of a journal.
+    Trim {
+        /// Whose.
+        lane: u16,
+        /// Before this offset.
+        before: i64,
+    },
     /// `Fetch`.
     Fetch {
         /// Of what.

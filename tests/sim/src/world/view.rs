@@ -9,19 +9,16 @@ use dovetail_core::{
     clock::Clock,
     epoch::{StoredHead, chunk::Assembler, codec},
     record::Record,
-    recovery::Plan as Decision,
 };
 
-use super::{Connection, Process, World};
+use super::{Connection, Process, Turn, World};
 use crate::{
     bugs::Bug,
     disk::{self, SharedDisk},
     faults::{Knobs, Point},
     history::Rows,
     kafka::{Answer, Place, Request},
-    log::Observed,
-    machine::{Trap, run_slot},
-    rows::{Row, row_of},
+    machine::{Trap, run_checkpointer, run_slot},
     workload::BASE,
 };
 
@@ -60,16 +57,19 @@ impl Shared {
                 return;
             }
             let event = world.events.first_key_value().map(|((at, _), _)| *at);
-            let slot = world.next_slot();
-            let slot = slot.filter(|slot| event.is_none_or(|event| slot.0 < event));
-            let at = slot.map(|slot| slot.0).or(event).unwrap_or(i64::MAX);
+            let turn = world.next_turn();
+            let turn = turn.filter(|turn| event.is_none_or(|event| turn.0 < event));
+            let at = turn.map(|turn| turn.0).or(event).unwrap_or(i64::MAX);
             if at > until {
                 world.now = world.now.max(until);
                 return;
             }
             world.now = world.now.max(at);
-            if let Some((_, machine, lane)) = slot {
-                run_slot(world, self, machine, lane);
+            if let Some((_, machine, turn)) = turn {
+                match turn {
+                    Turn::Lane(lane) => run_slot(world, self, machine, lane),
+                    Turn::Checkpointer => run_checkpointer(world, self, machine),
+                }
             } else if let Some((_, event)) = world.events.pop_first() {
                 let shared = Arc::clone(self);
                 world.handle(&shared, event);
@@ -189,8 +189,9 @@ impl Shared {
     /// A lane acquires, works or switches: its producer has no transaction open.
     pub fn expect_no_transaction(&self, lane: u16, epoch: u32) {
         let mut world = self.lock();
+        world.counts.turns += 1;
         if world.kafka.is_open(lane, epoch) {
-            world.fail(format!("I8: lane {lane} works while its transaction is open"));
+            world.fail(format!("lane {lane}: I8: it works while its transaction is open"));
         }
     }
 
@@ -244,37 +245,14 @@ impl Shared {
         }
     }
 
-    /// Counts a row of the decision.
-    pub fn count_row(&self, row: Row) {
-        let mut world = self.lock();
-        *world.counts.rows.entry(row).or_default() += 1;
-        world.note(&format!("{row:?}"));
-    }
-
-    /// Counts the row of the decision that an acquisition has reached.
-    pub fn note_row(&self, observed: &Observed) {
-        let (row, plan) = row_of(&observed.facts());
-        let mut world = self.lock();
-        *world.counts.rows.entry(row).or_default() += 1;
-        let plan = match plan {
-            Decision::Genesis => "genesis".to_owned(),
-            Decision::Resume { target, .. } => format!("resume {}", target.0),
-            Decision::RebuildStore { .. } => "rebuild".to_owned(),
-            Decision::Restore => "restore".to_owned(),
-            Decision::PassOver { .. } => "pass over".to_owned(),
-            Decision::AwaitCheckpoints { .. } => "await checkpoints".to_owned(),
-            Decision::Halt(_) => "halt".to_owned(),
-        };
-        world.note(&format!("{row:?}: {plan}"));
-    }
-
     /// A store has applied an epoch; returns whether the disk happens to be synced now.
     pub fn applied(&self, lane: u16, head: &[u8], rows: &Rows) -> bool {
         let mut world = self.lock();
         let Ok(head) = codec::decode_stored(&Bytes::copy_from_slice(head)) else {
-            world.fail("a stored head cannot be read");
+            world.fail(format!("lane {lane}: I4: a stored head cannot be read"));
             return false;
         };
+        world.counts.applies += 1;
         let history = &world.histories[usize::from(lane)];
         if let Err(violation) = history.applied(head.record.epoch.0, head.hash, rows) {
             world.fail(format!("lane {lane}: {violation}"));

@@ -20,8 +20,13 @@ const LANE: LaneId = LaneId(0);
 const EVERY: i64 = 1_000;
 
 fn setup(store: &MemoryCheckpoints, untrimmed: Option<&str>) -> PipelineSetup {
-    let checkpoints =
-        CheckpointSetup { store: Arc::new(store.clone()), every: EVERY, keep: 2, timeout: 10_000 };
+    let checkpoints = CheckpointSetup {
+        store: Arc::new(store.clone()),
+        every: EVERY,
+        keep: 2,
+        timeout: 10_000,
+        grace: CheckpointSetup::GRACE_DEFAULT,
+    };
     let untrimmed = untrimmed.map(str::to_owned);
     PipelineSetup { checkpoints: Some(checkpoints), untrimmed, ..pipeline(revision("r1", 1)) }
 }
