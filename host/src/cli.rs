@@ -6,6 +6,7 @@
 mod build;
 mod checkpoint;
 mod client;
+mod lanes;
 mod new;
 mod plugin;
 mod run;
@@ -94,6 +95,11 @@ enum Command {
     /// Show timers of a running pipeline.
     #[command(subcommand, after_help = "Example:\n  dovetail timers next -n 5")]
     Timers(timers::TimersCommand),
+    /// Show each lane: its epoch and owner, how far its journal and checkpoint are, what it waits for.
+    #[command(
+        after_help = "Examples:\n  dovetail lanes\n  dovetail lanes --file pipeline.yaml --output json\n\nA running pipeline answers for itself. Where none answers, journal, offsets and checkpoints are\nread; nobody is disturbed by that."
+    )]
+    Lanes(lanes::LanesArgs),
     /// List, take, inspect and verify checkpoints.
     #[command(
         subcommand,
@@ -167,6 +173,7 @@ fn execute(command: Command) -> Result<(), Failure> {
         Command::Status(args) => status::status(&args),
         Command::Plugin(command) => plugin::plugin(command),
         Command::Timers(command) => timers::timers(command),
+        Command::Lanes(args) => lanes::lanes(&args),
         Command::Checkpoint(command) => checkpoint::checkpoint(command),
     }
 }

@@ -12,6 +12,7 @@ pub mod gate;
 mod identity;
 pub mod kafka;
 pub mod lanes;
+pub mod look;
 pub mod options;
 pub mod port;
 pub mod roles;

@@ -324,6 +324,11 @@ impl Host {
         assert_eq!(self.wait_exit(LIMIT), Some(0), "{}", self.text());
     }
 
+    /// Whether it has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        lock(&self.said.0).has_ended
+    }
+
     /// Waits for its end; returns the exit code, `None` after a signal.
     pub(crate) fn wait_exit(&mut self, limit: Duration) -> Option<i32> {
         let has_ended = self.wait_until(limit, |said| said.has_ended).has_ended;

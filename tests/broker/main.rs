@@ -11,9 +11,13 @@ mod host_admin;
 #[cfg(test)]
 mod host_checkpoints;
 #[cfg(test)]
+mod host_contest;
+#[cfg(test)]
 mod host_disk;
 #[cfg(test)]
 mod host_kills;
+#[cfg(test)]
+mod host_lanes;
 #[cfg(test)]
 mod host_outage;
 #[cfg(test)]

@@ -6,6 +6,7 @@
 
 mod client;
 mod follower;
+mod operator;
 mod secure;
 
 pub use client::{Client, Record, block_on, unique_name};

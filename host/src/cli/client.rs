@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::FILE_DEFAULT;
 use crate::{
-    config::{self, Environment},
-    failure::Failure,
+    config::{self, Environment, Loaded},
+    failure::{Exit, Failure},
 };
 
 const TIMEOUT: Duration = Duration::from_secs(70);
@@ -32,7 +32,7 @@ impl Where {
         let base = match &self.url {
             Some(url) => url.trim_end_matches('/').to_owned(),
             None => {
-                let loaded = config::load(&self.file, &Environment::of_process(&[]))?;
+                let loaded = self.load()?;
                 let mut address = loaded.config.admin_listen;
                 expected = Some(loaded.config.pipeline);
                 if address.ip().is_unspecified() {
@@ -58,12 +58,27 @@ impl Where {
         }
     }
 
+    /// Returns a connection, or `None` where no address was said and the pipeline of the file does
+    /// not answer.
+    pub(super) fn running(&self) -> Result<Option<Client>, Failure> {
+        match self.client() {
+            Ok(client) => Ok(Some(client)),
+            Err(failure) if failure.exit == Exit::Usage && self.url.is_none() => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Reads the pipeline file.
+    pub(super) fn load(&self) -> Result<Loaded, Failure> {
+        Ok(config::load(&self.file, &Environment::of_process(&[]))?)
+    }
+
     /// Returns the token that changes need.
     pub(super) fn token(&self) -> Result<String, Failure> {
         if let Ok(token) = std::env::var("DOVETAIL_TOKEN") {
             return Ok(token);
         }
-        let loaded = config::load(&self.file, &Environment::of_process(&[]))?;
+        let loaded = self.load()?;
         let path = loaded.config.state_dir.join("admin-token");
         std::fs::read_to_string(&path).map(|token| token.trim().to_owned()).map_err(|error| {
             Failure::usage(format!(

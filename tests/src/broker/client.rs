@@ -19,7 +19,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 /// Limit of one request to the broker.
-const REQUEST_LIMIT: Duration = Duration::from_secs(30);
+pub(super) const REQUEST_LIMIT: Duration = Duration::from_secs(30);
 /// How long one look for a record may block.
 const POLL: Duration = Duration::from_millis(50);
 
@@ -121,6 +121,10 @@ impl Client {
     pub fn with(mut self, name: &str, value: &str) -> Self {
         self.config.set(name, value);
         self
+    }
+
+    pub(super) fn config(&self) -> &ClientConfig {
+        &self.config
     }
 
     /// Creates a topic; `settings` as the broker names them.

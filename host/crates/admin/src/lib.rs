@@ -9,7 +9,7 @@ mod guard;
 mod routes;
 pub mod server;
 pub mod signals;
-mod time_text;
+pub mod time_text;
 pub mod view;
 
 pub use self::server::{Admin, AdminError, AdminParts, Push, bind};

@@ -19,8 +19,8 @@ use crate::{
     guard,
     server::Push,
     view::{
-        CheckpointTriggeredView, Failure, PushedView, ReadyView, RevisionView, StatusView,
-        TimerView,
+        CheckpointTriggeredView, Failure, LanesView, PushedView, ReadyView, RevisionView,
+        StatusView, TimerView,
     },
 };
 
@@ -55,6 +55,7 @@ pub(crate) fn router(app: App, push_bytes_max: usize) -> Router {
         .route("/ready", get(readyz))
         .route("/metrics", get(render_metrics))
         .route("/api/v1/status", get(status))
+        .route("/api/v1/lanes", get(lanes))
         .route("/api/v1/timers", get(timers))
         .route("/api/v1/plugins", get(plugins))
         .merge(changes)
@@ -88,6 +89,10 @@ async fn render_metrics(State(app): State<App>) -> Response {
 
 async fn status(State(app): State<App>) -> Json<StatusView> {
     Json(StatusView::new(&app.handle, clock::now()))
+}
+
+async fn lanes(State(app): State<App>) -> Json<LanesView> {
+    Json(LanesView::new(&app.handle))
 }
 
 async fn plugins(State(app): State<App>) -> Json<Vec<RevisionView>> {

@@ -4,7 +4,8 @@ use dovetail_core::time::{END_OF_TIME, NO_WATERMARK};
 use jiff::Timestamp;
 
 /// Returns ms since the Unix epoch as RFC 3339 in UTC; the bare number where no calendar reaches.
-pub(crate) fn rfc3339(ms: i64) -> String {
+#[must_use]
+pub fn rfc3339(ms: i64) -> String {
     Timestamp::from_millisecond(ms).map_or_else(|_| ms.to_string(), |time| time.to_string())
 }
 

@@ -3,6 +3,7 @@
 //! Times are numbers (ms since the Unix epoch) and text (RFC 3339) side by side.
 
 mod checkpoint;
+mod lanes;
 
 use std::collections::BTreeMap;
 
@@ -21,7 +22,10 @@ use dovetail_runtime::{
 };
 use serde::{Deserialize, Serialize};
 
-pub use self::checkpoint::{CheckpointStatusView, CheckpointTriggeredView, PublishedView};
+pub use self::{
+    checkpoint::{CheckpointStatusView, CheckpointTriggeredView, PublishedView},
+    lanes::{BehindView, LaneRowView, LanesView, NewestView, OwnerView},
+};
 use crate::time_text::{rfc3339, watermark};
 
 /// An error.

@@ -128,7 +128,9 @@ pub trait Log: Send {
     /// When the log does not answer within its time, or refuses for good.
     fn acquire(&mut self) -> Result<(), LogError>;
 
-    /// Returns what is committed for each source, read after [`Log::acquire`]; `None` = never.
+    /// Returns what is committed for each source; `None` = never. Stable: what an open transaction
+    /// has not decided yet is waited for. Without [`Log::acquire`] before it fences nobody, and an
+    /// owner may commit more at once.
     ///
     /// # Errors
     ///

@@ -220,6 +220,29 @@ pub fn decide(facts: &Facts) -> Plan {
     }
 }
 
+/// Returns what offsets, journal and checkpoints contradict each other in, whatever the local state
+/// may be: for who looks at a lane from outside. The journal is read from behind the candidate, or
+/// from its start.
+#[must_use]
+pub fn contradiction(facts: &Facts) -> Option<Halt> {
+    let committed = match committed(&facts.committed) {
+        Ok(committed) => committed,
+        Err(plan) => return halted(plan),
+    };
+    let found =
+        broken_chain(&facts.journal).or_else(|| checkpoint_ahead(facts, committed.as_ref()));
+    let plan = found.or_else(|| match (committed, facts.last_known().or(facts.base())) {
+        (Some(committed), Some(last)) => Some(compare(&committed, last)),
+        (Some(committed), None) => Some(no_journal(&committed)),
+        (None, _) => None,
+    });
+    plan.and_then(halted)
+}
+
+fn halted(plan: Plan) -> Option<Halt> {
+    if let Plan::Halt(halt) = plan { Some(halt) } else { None }
+}
+
 fn identity_of(fact: &JournalFact) -> (Epoch, Attempt, u64) {
     (fact.epoch, fact.attempt, fact.hash)
 }

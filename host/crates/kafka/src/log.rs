@@ -145,6 +145,10 @@ impl Log for KafkaLog {
         if !self.options.exactly_once {
             return Ok(vec![None; self.options.sources.len()]);
         }
+        if self.consumer.is_none() {
+            // Who only looks has not acquired the lane.
+            self.consumer = Some(LaneConsumer::new(&self.options, &self.signal)?);
+        }
         let deadline = Instant::now() + 2 * self.options.transaction_timeout;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());

@@ -23,6 +23,7 @@ use crate::{
     journal::{self, Beginning, ReplayError, Scan},
     revisions::table,
     setup::{LaneSetup, OpenStore, PipelineSetup, expiry_of},
+    status::CheckpointShown,
 };
 
 /// Why a lane could not be acquired.
@@ -58,6 +59,8 @@ pub struct Acquired {
     pub journal_next: i64,
     /// Epochs that were replayed into the store.
     pub replayed: u64,
+    /// The newest checkpoint that was there and can be read.
+    pub checkpoint: Option<CheckpointShown>,
 }
 
 /// What a lane that was acquired before in this process keeps.
@@ -87,6 +90,7 @@ pub fn acquire(
     let committed = parts.log.committed()?;
     // Behind the fence: whatever is published later is of an epoch that is committed now.
     let candidates = Candidates::look(pipeline.checkpoints.as_ref(), parts.lane);
+    let checkpoint = candidates.current().map(CheckpointShown::found);
     let beginning = journal::beginning(parts.log.as_mut(), parts.lane)?;
     let identity = identity(beginning, before.identity, &candidates, pipeline, parts.lane)?;
     let descriptor = pipeline.revision.descriptor();
@@ -109,7 +113,7 @@ pub fn acquire(
     let switch =
         pipeline.revision.instantiate(parts.lane, state_ids).map_err(AcquireError::Open)?;
     let lane = make_lane(parts, pipeline, switch, store, attempt, start, now);
-    Ok(Acquired { lane, identity, journal_next, replayed })
+    Ok(Acquired { lane, identity, journal_next, replayed, checkpoint })
 }
 
 /// Returns the committed identity, which that of this start must equal.
@@ -260,7 +264,7 @@ fn observe(
         checkpoints: candidates.facts(),
     };
     if facts.wants_last() {
-        facts.last = journal::last(log, lane, from, progress)?;
+        facts.last = journal::last(log, lane, from, progress)?.as_ref().map(journal::fact);
     }
     Ok((facts, scan, from))
 }

@@ -66,6 +66,16 @@ impl Candidates {
         self.current.as_ref().map(|manifest| &manifest.identity)
     }
 
+    /// Returns the current one.
+    pub(crate) fn current(&self) -> Option<&Manifest> {
+        self.current.as_ref()
+    }
+
+    /// Returns the current one.
+    pub(crate) fn into_current(self) -> Option<Manifest> {
+        self.current
+    }
+
     /// Goes on to the one before.
     pub(crate) fn pass_over(&mut self, why: &str) {
         let name = self.current.take().map(|manifest| manifest.id.to_string());

@@ -63,6 +63,8 @@ pub(crate) struct Checkpointing {
     published: Arc<Vec<Manifest>>,
     /// Rises with each acquisition: hashes of files are kept no longer.
     incarnation: u64,
+    /// Bytes that the lane had written to its journal when the job on its way was frozen.
+    frozen_at_bytes: u64,
     waiting: Vec<Triggered>,
     view: CheckpointView,
 }
@@ -89,13 +91,16 @@ impl Checkpointing {
             published_epoch: None,
             published: Arc::default(),
             incarnation: 0,
+            frozen_at_bytes: 0,
             waiting: Vec::new(),
             view,
         }
     }
 
-    /// The lane was acquired: its store may be another one, and so may its history.
-    pub(crate) fn acquired(&mut self, now: ProcessingTime) {
+    /// The lane was acquired: its store may be another one, and so may its history. `found` is the
+    /// newest checkpoint that was there.
+    pub(crate) fn acquired(&mut self, found: Option<CheckpointShown>, now: ProcessingTime) {
+        self.view.found = found;
         self.incarnation += 1;
         if matches!(self.stage, Stage::Freezing) {
             self.stage = Stage::Idle;
@@ -115,12 +120,14 @@ impl Checkpointing {
         &self.view
     }
 
-    /// Goes on, between two turns of a running lane; `identity` is the committed one. Returns
-    /// whether what is shown has changed.
+    /// Goes on, between two turns of a running lane; `identity` is the committed one and
+    /// `journal_bytes` what the lane has written to its journal. Returns whether what is shown has
+    /// changed.
     pub(crate) fn turn(
         &mut self,
         lane: &mut Lane,
         identity: Option<&Identity>,
+        journal_bytes: u64,
         now: ProcessingTime,
     ) -> bool {
         let mut has_changed = false;
@@ -142,6 +149,7 @@ impl Checkpointing {
             match lane.freeze() {
                 Ok(None) => {}
                 Ok(Some(frozen)) => {
+                    self.frozen_at_bytes = journal_bytes;
                     let (identity, published) = (identity.clone(), Arc::clone(&self.published));
                     self.send(Task::Upload { frozen, identity, published }, now);
                     has_changed = true;
@@ -209,6 +217,7 @@ impl Checkpointing {
         self.view.failures = 0;
         self.view.last_error = None;
         self.view.last = Some(shown);
+        self.view.journal_mark = Some(self.frozen_at_bytes);
         self.published_epoch = Some(manifest.id.epoch);
         let remembered = self.setup.keep.max(REMEMBERED_MIN);
         let mut published = vec![manifest];

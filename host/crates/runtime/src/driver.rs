@@ -7,6 +7,8 @@
 //! Invariant: there is at most one lane at a time, and every way out of a doubt leads through
 //! [`acquire`].
 
+mod doubt;
+
 use std::{sync::Arc, time::Duration};
 
 use crossbeam_channel::{Receiver, Sender};
@@ -14,20 +16,21 @@ use dovetail_core::{
     clock::Clock,
     epoch::Attempt,
     lane::{PluginSwitch, StopCause},
-    log::LogError,
-    state::{StateStore, StoreError},
+    state::StateStore,
     time::ProcessingTime,
     timers::{Timer, TimerDomain},
 };
 
+use self::doubt::{LEADER, Reason};
 use crate::{
     acquire::{AcquireError, Acquired, Predecessor, acquire},
     checkpointer::Job,
     checkpointing::Checkpointing,
+    claim::Claim,
     clock::AttemptSource,
     dead_letter_log::DeadLetterLog,
     fatal::{FatalCause, FatalKind},
-    fenced::{FencedWatch, Verdict},
+    fenced::FencedWatch,
     handle::{LaneCommand, LanePort, lock},
     key_watch::KeyWatch,
     setup::{LaneSetup, Names, PipelineSetup, Revision, expiry_of},
@@ -37,10 +40,8 @@ use crate::{
     tick::{Committed, LaneLoop, TickOutcome, tick},
 };
 
-/// How often an epoch may fail for the same permanent reason.
-const PERMANENT_FAILURES_MAX: u32 = 3;
-/// The first and the longest pause between two recoveries, ms.
-const PAUSE: (i64, i64) = (100, 10_000);
+/// When lane 0 first shows again that it is owned, ms after it was acquired.
+const SHOW_OWNERSHIP_AFTER: i64 = 1_000;
 /// How old what the lane shows may become while nothing is committed, ms.
 const SHOW_EVERY: i64 = 250;
 
@@ -66,22 +67,12 @@ pub enum LaneEnd {
     Fatal(FatalCause),
 }
 
-/// What two failures have in common that are the same failure again.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Reason {
-    /// A topic refuses what is written, whichever partition it goes to.
-    Refused {
-        topic: String,
-        why: String,
-    },
-    /// Keyed state is damaged, wherever.
-    Damaged,
-    Other(String),
-}
-
 enum State {
     Acquire,
     Run(Box<LaneLoop>),
+    /// Fenced: whether this process still owns the pipeline was asked, at so many proofs.
+    Contested(u64),
+    /// Fenced, and lane 0 is not there to be asked.
     Fenced(FencedWatch),
     /// From when, and until when.
     Pause(ProcessingTime, ProcessingTime),
@@ -115,6 +106,12 @@ pub struct LaneDriver {
     is_stale: bool,
     dead_letters: DeadLetterLog,
     checkpointing: Option<Checkpointing>,
+    /// Shared by the lanes of a process; a lane without it decides for itself.
+    claim: Option<Arc<Claim>>,
+    /// Lane 0: the next commit is a proof.
+    is_proving: bool,
+    /// Lane 0: when it was acquired, and when it shows next that it still is.
+    shows: (ProcessingTime, ProcessingTime),
 }
 
 impl std::fmt::Debug for LaneDriver {
@@ -154,7 +151,22 @@ impl LaneDriver {
             is_stale: false,
             dead_letters: DeadLetterLog::default(),
             checkpointing: None,
+            claim: None,
+            is_proving: false,
+            shows: (0, 0),
         }
+    }
+
+    /// Lets lane 0 decide whether this process owns the pipeline.
+    #[must_use]
+    pub fn with_claim(mut self, claim: Arc<Claim>) -> Self {
+        self.claim = Some(claim);
+        self
+    }
+
+    /// Returns the claim where this lane is the one to prove it.
+    fn claim_to_prove(&self) -> Option<&Arc<Claim>> {
+        self.claim.as_ref().filter(|_| self.parts.lane == LEADER)
     }
 
     /// Lets the lane take checkpoints, whose jobs are sent there; without a checkpoint store it
@@ -180,7 +192,8 @@ impl LaneDriver {
     fn turn_checkpoints(&mut self, turning: &mut LaneLoop, now: ProcessingTime) {
         let Some(checkpointing) = &mut self.checkpointing else { return };
         let identity = lock(&self.port.identity).clone();
-        if checkpointing.turn(turning.lane_mut(), identity.as_ref(), now) {
+        let journal_bytes = lock(&self.port.view).journal_bytes;
+        if checkpointing.turn(turning.lane_mut(), identity.as_ref(), journal_bytes, now) {
             self.show_checkpoints();
         }
     }
@@ -203,7 +216,9 @@ impl LaneDriver {
         let (state, advance) = match state {
             State::Ended(end) => (State::Ended(end.clone()), Advance::Ended(end)),
             State::Run(turning) => self.run(turning, clock),
-            State::Acquire | State::Fenced(_) | State::Pause(..) if self.stops => {
+            State::Acquire | State::Contested(_) | State::Fenced(_) | State::Pause(..)
+                if self.stops =>
+            {
                 self.ended(LaneEnd::Stopped, now)
             }
             State::Acquire => self.acquire(now),
@@ -212,6 +227,7 @@ impl LaneDriver {
                 (State::Pause(from, until), Advance::Wait(Some(until)))
             }
             State::Pause(..) => (State::Acquire, Advance::Again),
+            State::Contested(asked) => self.look_for_leader(asked, now),
             State::Fenced(watch) => self.look_for_successor(watch, now),
         };
         self.state = state;
@@ -245,9 +261,11 @@ impl LaneDriver {
     fn tell_timers(&mut self, limit: usize, reply: &Sender<Vec<(TimerDomain, Timer)>>) {
         let timers = match &mut self.state {
             State::Run(turning) => turning.lane_mut().timers_next(limit),
-            State::Acquire | State::Fenced(_) | State::Pause(..) | State::Ended(_) => {
-                Ok(Vec::new())
-            }
+            State::Acquire
+            | State::Contested(_)
+            | State::Fenced(_)
+            | State::Pause(..)
+            | State::Ended(_) => Ok(Vec::new()),
         };
         // A failing store is met again by the lane itself.
         if reply.try_send(timers.unwrap_or_default()).is_err() {
@@ -259,7 +277,11 @@ impl LaneDriver {
         self.switching = Some((revision, share));
         match &mut self.state {
             State::Run(turning) => turning.switch(switch),
-            State::Acquire | State::Fenced(_) | State::Pause(..) | State::Ended(_) => {
+            State::Acquire
+            | State::Contested(_)
+            | State::Fenced(_)
+            | State::Pause(..)
+            | State::Ended(_) => {
                 self.take_over_revision();
             }
         }
@@ -289,12 +311,18 @@ impl LaneDriver {
             "the lane is acquired"
         );
         self.journal_next = Some(acquired.journal_next);
+        self.shows = (now, now.saturating_add(SHOW_OWNERSHIP_AFTER));
         *lock(&self.port.identity) = Some(acquired.identity);
         if let Some(checkpointing) = &mut self.checkpointing {
-            checkpointing.acquired(now);
+            checkpointing.acquired(acquired.checkpoint, now);
         }
+        self.show_checkpoints();
         let turning = LaneLoop::new(acquired.lane, self.parts.sources.clone());
-        self.port.show(|view| view.enter(Phase::Running, now));
+        let owner = (self.pipeline.owner.clone(), self.attempt);
+        self.port.show(|view| {
+            view.owner = Some(owner);
+            view.enter(Phase::Running, now);
+        });
         self.show(&turning, now);
         State::Run(Box::new(turning))
     }
@@ -312,6 +340,7 @@ impl LaneDriver {
     }
 
     fn run(&mut self, mut turning: Box<LaneLoop>, clock: &mut dyn Clock) -> (State, Advance) {
+        self.show_ownership(&mut turning, clock.read());
         let outcome =
             tick(&mut turning, self.parts.log.as_mut(), self.parts.decoder.as_mut(), clock);
         let now = clock.read();
@@ -324,7 +353,9 @@ impl LaneDriver {
             TickOutcome::Again => (State::Run(turning), Advance::Again),
             TickOutcome::Idle { until } => {
                 let show_at = self.is_stale.then(|| self.show_at());
-                (State::Run(turning), Advance::Wait(until.into_iter().chain(show_at).min()))
+                let shows_at = self.claim_to_prove().map(|_| self.shows.1);
+                let until = until.into_iter().chain(show_at).chain(shows_at).min();
+                (State::Run(turning), Advance::Wait(until))
             }
             TickOutcome::Closed => self.close(*turning, LaneEnd::Stopped, now),
             TickOutcome::Finished => self.close(*turning, LaneEnd::Finished, now),
@@ -361,6 +392,22 @@ impl LaneDriver {
         }
     }
 
+    /// Lane 0 commits when another lane asks, and by itself in intervals that double: of two idle
+    /// processes that were started together the one that lost it hears of that soon.
+    fn show_ownership(&mut self, turning: &mut LaneLoop, now: ProcessingTime) {
+        let Some(claim) = self.claim_to_prove() else { return };
+        let is_asked = claim.take_question();
+        let (acquired_at, shows_at) = self.shows;
+        if now >= shows_at {
+            let age = now.saturating_sub(acquired_at).max(SHOW_OWNERSHIP_AFTER);
+            self.shows.1 = now.saturating_add(age);
+        }
+        if is_asked || now >= shows_at {
+            turning.lane_mut().show_ownership();
+        }
+        self.is_proving |= is_asked;
+    }
+
     fn publish(&mut self, turning: &mut LaneLoop, now: ProcessingTime) {
         let lane = self.parts.lane.0;
         let committed = std::mem::take(&mut turning.committed);
@@ -379,6 +426,12 @@ impl LaneDriver {
             self.port.show(|view| view.count(&report, commit_ms, at));
         }
         self.is_stale |= has_committed;
+        if has_committed
+            && std::mem::take(&mut self.is_proving)
+            && let Some(claim) = self.claim_to_prove()
+        {
+            claim.prove();
+        }
         if now >= self.show_at() || now < self.shown_at {
             self.show(turning, now);
         }
@@ -454,6 +507,9 @@ impl LaneDriver {
             view.enter(phase, now);
             view.open_since = None;
         });
+        if let Some(claim) = self.claim_to_prove() {
+            claim.end();
+        }
         // Nothing is left to switch, and who waits for that is told.
         self.switching = None;
         (State::Ended(end.clone()), Advance::Ended(end))
@@ -462,120 +518,5 @@ impl LaneDriver {
     fn fatal(&mut self, kind: FatalKind, message: String, now: ProcessingTime) -> (State, Advance) {
         let lane = Some(self.parts.lane);
         self.ended(LaneEnd::Fatal(FatalCause { lane, kind, message }), now)
-    }
-
-    /// What the log did instead of what was asked: recover, look for a successor, or stop.
-    fn doubt(&mut self, error: LogError, now: ProcessingTime) -> (State, Advance) {
-        let message = error.to_string();
-        let lane = self.parts.lane;
-        match error {
-            LogError::Doubt(_) => self.recover(message, now),
-            LogError::Refused { topic, message: why, .. } => {
-                match self.is_permanent(Reason::Refused { topic, why }) {
-                    true => self.fatal(FatalKind::Rule, message, now),
-                    false => self.recover(message, now),
-                }
-            }
-            LogError::Failed(why) => match self.is_permanent(Reason::Other(why)) {
-                true => self.fatal(FatalKind::Internal, message, now),
-                false => self.recover(message, now),
-            },
-            LogError::Fenced(_) => match self.journal_next {
-                // Before the first acquisition there is nothing that could have been taken over.
-                None => self.recover(message, now),
-                Some(journal_next) => {
-                    self.note_doubt(&message, Phase::Fenced, now);
-                    let timeout = self.pipeline.transaction_timeout;
-                    let watch = FencedWatch::new(lane, self.attempt, journal_next, timeout, now);
-                    (State::Fenced(watch), Advance::Again)
-                }
-            },
-            LogError::Gap { .. } | LogError::Corrupt(_) => {
-                self.fatal(FatalKind::Rule, message, now)
-            }
-            LogError::Config(_) => self.fatal(FatalKind::Configuration, message, now),
-        }
-    }
-
-    /// The store failed: it is opened again and the journal replayed, as often as that takes: a full
-    /// disk may have room again. A damaged one is moved aside first, or the same damage would be met
-    /// for ever.
-    fn store_failed(&mut self, error: &StoreError, now: ProcessingTime) -> (State, Advance) {
-        self.store = None;
-        let mut message = error.to_string();
-        if matches!(error, StoreError::Corrupt(_)) {
-            if self.is_permanent(Reason::Damaged) {
-                return self.fatal(FatalKind::Rule, message, now);
-            }
-            if let Err(error) = self.parts.stores.set_aside(&message) {
-                message.push_str(&format!("; and it cannot be moved aside: {error}"));
-            }
-        }
-        self.recover(message, now)
-    }
-
-    /// Counts a failure; returns whether it came too often for the same reason.
-    fn is_permanent(&mut self, reason: Reason) -> bool {
-        let count = match &self.failure {
-            Some((last, count)) if *last == reason => count + 1,
-            Some(_) | None => 1,
-        };
-        self.failure = Some((reason, count));
-        count >= PERMANENT_FAILURES_MAX
-    }
-
-    fn recover(&mut self, message: String, now: ProcessingTime) -> (State, Advance) {
-        self.note_doubt(&message, Phase::Waiting, now);
-        if self.stops {
-            tracing::warn!(
-                lane = self.parts.lane.0,
-                "stopping without the last epoch, which comes again at the next start: {message}"
-            );
-            return self.ended(LaneEnd::Stopped, now);
-        }
-        self.doubts += 1;
-        if self.doubts == 1 {
-            return (State::Acquire, Advance::Again);
-        }
-        let doubling = self.doubts.min(10) - 2;
-        let until = now.saturating_add((PAUSE.0 << doubling).min(PAUSE.1));
-        (State::Pause(now, until), Advance::Wait(Some(until)))
-    }
-
-    fn note_doubt(&mut self, message: &str, phase: Phase, now: ProcessingTime) {
-        telemetry::publish_recovery(&self.names);
-        tracing::warn!(
-            pipeline = self.names.pipeline,
-            lane = self.parts.lane.0,
-            doubts = self.doubts,
-            "in doubt, the lane recovers: {message}"
-        );
-        self.port.show(|view| {
-            view.enter(phase, now);
-            view.open_since = None;
-            view.recoveries += 1;
-            view.last_doubt = Some(message.to_owned());
-        });
-    }
-
-    fn look_for_successor(
-        &mut self,
-        mut watch: FencedWatch,
-        now: ProcessingTime,
-    ) -> (State, Advance) {
-        match watch.look(self.parts.log.as_mut(), now) {
-            Verdict::Wait(until) => (State::Fenced(watch), Advance::Wait(Some(until))),
-            Verdict::Taken(owner) => {
-                let started = owner.started_at;
-                let message = format!(
-                    "{owner}, started at {started} ms since 1970, has taken this lane over; one \
-                     process owns all lanes of a pipeline: stop one of the two"
-                );
-                self.fatal(FatalKind::Rule, message, now)
-            }
-            Verdict::Recover => {
-                self.recover("fenced, and nobody has taken the lane over".to_owned(), now)
-            }
-        }
     }
 }

@@ -66,7 +66,7 @@ fn scan_keeping(
     Ok(scan)
 }
 
-fn fact(epoch: &JournaledEpoch) -> JournalFact {
+pub(crate) fn fact(epoch: &JournaledEpoch) -> JournalFact {
     JournalFact {
         epoch: epoch.record.epoch,
         attempt: epoch.record.attempt,
@@ -81,7 +81,7 @@ pub(crate) fn last(
     lane: LaneId,
     end: i64,
     progress: &mut dyn FnMut(Epoch),
-) -> Result<Option<JournalFact>, LogError> {
+) -> Result<Option<JournaledEpoch>, LogError> {
     if let Some(last) = ending_at(log, lane, end)? {
         return Ok(Some(last));
     }
@@ -89,7 +89,7 @@ pub(crate) fn last(
     let mut last = None;
     visit(log, lane, 0, &mut |epoch, _, _| {
         progress(epoch.record.epoch);
-        last = Some(fact(&epoch));
+        last = Some(epoch);
         ControlFlow::Continue(())
     })?;
     Ok(last)
@@ -99,7 +99,11 @@ pub(crate) fn last(
 /// there.
 ///
 /// Its chunks follow each other, since one transaction wrote them all: the last says how many.
-fn ending_at(log: &mut dyn Log, lane: LaneId, end: i64) -> Result<Option<JournalFact>, LogError> {
+fn ending_at(
+    log: &mut dyn Log,
+    lane: LaneId,
+    end: i64,
+) -> Result<Option<JournaledEpoch>, LogError> {
     let mut last = None;
     log.read_journal(end.saturating_sub(2).max(0), &mut |offset, chunk| {
         if offset >= end {
@@ -115,7 +119,7 @@ fn ending_at(log: &mut dyn Log, lane: LaneId, end: i64) -> Result<Option<Journal
     let Some((from, next)) = last.and_then(first) else { return Ok(None) };
     let mut found = None;
     visit(log, lane, from, &mut |epoch, behind, _| {
-        found = (behind == next).then(|| fact(&epoch));
+        found = (behind == next).then_some(epoch);
         ControlFlow::Break(())
     })?;
     Ok(found)
@@ -381,9 +385,12 @@ mod tests {
             let mut seen = Vec::new();
             let mut progress = |epoch: Epoch| seen.push(epoch.0);
             let found = last(&mut log, LANE, end, &mut progress).unwrap().unwrap();
-            assert_eq!(found.epoch, Epoch(3));
+            assert_eq!(found.record.epoch, Epoch(3));
             // A control marker may lie behind it.
-            assert_eq!(last(&mut log, LANE, end + 1, &mut progress).unwrap(), Some(found));
+            assert_eq!(
+                last(&mut log, LANE, end + 1, &mut progress).unwrap().as_ref(),
+                Some(&found)
+            );
             // Where no record ends there, the journal is read from its start.
             assert_eq!(last(&mut log, LANE, end + 2, &mut progress).unwrap(), Some(found));
             assert_eq!(seen, [0, 1, 2, 3]);

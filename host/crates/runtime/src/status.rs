@@ -1,7 +1,8 @@
 //! What a running pipeline shows of itself: plain data, taken between steps.
 
 use dovetail_core::{
-    epoch::LaneId,
+    checkpoint::Manifest,
+    epoch::{Attempt, LaneId, Owner},
     lane::{EpochReport, InputCounts, LaneStatus},
     time::ProcessingTime,
 };
@@ -89,6 +90,21 @@ pub struct CheckpointShown {
     pub ms: i64,
 }
 
+impl CheckpointShown {
+    /// Returns one that was there already.
+    #[must_use]
+    pub fn found(manifest: &Manifest) -> Self {
+        Self {
+            name: manifest.id.to_string(),
+            epoch: manifest.id.epoch.0,
+            at: manifest.created_at,
+            bytes: manifest.bytes(),
+            new_bytes: 0,
+            ms: 0,
+        }
+    }
+}
+
 /// A lane's checkpoints as shown.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CheckpointView {
@@ -98,6 +114,10 @@ pub struct CheckpointView {
     pub every: i64,
     /// The last one of this process.
     pub last: Option<CheckpointShown>,
+    /// The newest that was there when the lane was acquired.
+    pub found: Option<CheckpointShown>,
+    /// What [`LaneView::journal_bytes`] was when the last one was frozen.
+    pub journal_mark: Option<u64>,
     /// Since when something is on its way, ms.
     pub working_since: Option<ProcessingTime>,
     /// Failures in a row.
@@ -157,6 +177,10 @@ pub struct LaneView {
     pub last_doubt: Option<String>,
     /// Its checkpoints; absent without a checkpoint store.
     pub checkpoints: Option<CheckpointView>,
+    /// Who owns it, and in which acquisition; absent until it was acquired once.
+    pub owner: Option<(Owner, Attempt)>,
+    /// Bytes of epoch records that this process has committed.
+    pub journal_bytes: u64,
     records_in: Window,
     records_out: Window,
     calls: Window,
@@ -180,6 +204,8 @@ impl LaneView {
             recoveries: 0,
             last_doubt: None,
             checkpoints: None,
+            owner: None,
+            journal_bytes: 0,
             records_in: Window::new(RATE_SECONDS),
             records_out: Window::new(RATE_SECONDS),
             calls: Window::new(FAILURE_SECONDS),
@@ -209,6 +235,7 @@ impl LaneView {
         self.committed_at = Some(now);
         self.commit_ms = commit_ms;
         self.open_since = None;
+        self.journal_bytes += report.journal_bytes;
         let totals = &mut self.totals;
         totals.inputs.resize(totals.inputs.len().max(report.inputs.len()), InputCounts::default());
         for (total, counts) in totals.inputs.iter_mut().zip(&report.inputs) {
@@ -245,6 +272,19 @@ impl LaneView {
     #[must_use]
     pub fn failed_calls(&self, now: ProcessingTime) -> (u64, u64) {
         (self.failures.sum(now), self.calls.sum(now))
+    }
+
+    /// Returns how many epoch records lie behind the newest checkpoint, or in all where there is
+    /// none, and their bytes where this process has written all of them: what a start without the
+    /// local state replays.
+    #[must_use]
+    pub fn journal_behind(&self) -> (u64, Option<u64>) {
+        let epoch = self.status.as_ref().and_then(|status| status.epoch);
+        let count = epoch.map_or(0, |epoch| epoch.0 + 1);
+        let Some(checkpoints) = &self.checkpoints else { return (count, None) };
+        let newest = checkpoints.last.as_ref().or(checkpoints.found.as_ref());
+        let behind = newest.map_or(count, |newest| count.saturating_sub(newest.epoch + 1));
+        (behind, checkpoints.journal_mark.map(|mark| self.journal_bytes.saturating_sub(mark)))
     }
 
     /// Returns all dead letters since the start of the process.

@@ -9,6 +9,7 @@ use dovetail_core::epoch::LaneId;
 
 use crate::{
     checkpointer::Checkpointer,
+    claim::Claim,
     clock,
     driver::{LaneDriver, LaneEnd},
     fatal::FatalCause,
@@ -57,6 +58,7 @@ impl Supervisor {
     /// When the system gives no thread; lanes that were started are stopped again.
     pub fn start(setup: &PipelineSetup, lanes: Vec<LaneSetup>) -> io::Result<Self> {
         let keys = Arc::new(KeyWatch::new(setup.names()));
+        let claim = Arc::new(Claim::default());
         let now = clock::now();
         let (checkpointer, jobs) = match &setup.checkpoints {
             Some(_) => {
@@ -73,7 +75,8 @@ impl Supervisor {
             let keys = Arc::clone(&keys);
             let lane = parts.lane;
             let mut driver =
-                LaneDriver::new(parts, setup.clone(), (port, commands), keys, attempts);
+                LaneDriver::new(parts, setup.clone(), (port, commands), keys, attempts)
+                    .with_claim(Arc::clone(&claim));
             if let Some(jobs) = jobs.clone() {
                 driver = driver.with_checkpointer(jobs);
             }

@@ -48,6 +48,11 @@ impl Lane {
             || bytes as u64 >= commit.max_bytes
     }
 
+    /// Commits an epoch next, even an empty one: whether it goes through says who owns the lane.
+    pub fn show_ownership(&mut self) {
+        self.owes_ownership = true;
+    }
+
     /// Returns when a lane without work commits all the same: its positions and its transactional
     /// id would expire, and only a commit tells it that another process has taken it over.
     pub(super) fn keepalive_at(&self) -> Option<ProcessingTime> {

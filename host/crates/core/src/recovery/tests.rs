@@ -356,3 +356,22 @@ fn the_decision_is_total_and_restores_only_what_the_journal_continues() {
     }
     assert!(restored > 0);
 }
+
+#[test]
+fn what_contradicts_itself_does_not_depend_on_the_local_state() {
+    let look = |committed, journal: JournalFacts, last| {
+        let candidate = journal.first.map(|first| checkpoint(first.epoch.0 - 1));
+        let checkpoints = CheckpointFacts { candidate, ..CheckpointFacts::default() };
+        let committed = vec![committed];
+        contradiction(&Facts { committed, journal, last, checkpoints, ..Facts::default() })
+    };
+    // Trimmed journals need a base, which is not looked at.
+    assert_eq!(look(offset(9, 109), journal(6..=9), None), None);
+    assert_eq!(look(offset(8, 108), journal(6..=9), None), None);
+    assert_eq!(look(None, journal(6..=9), None), None);
+    assert_eq!(look(None, JournalFacts::default(), None), None);
+    for epoch in [3, 7, 12] {
+        assert!(look(offset(epoch, epoch + 100), journal(6..=9), None).is_some());
+    }
+    assert!(look(offset(3, 103), JournalFacts::default(), None).is_some());
+}

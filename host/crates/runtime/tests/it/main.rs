@@ -7,6 +7,7 @@
 )]
 
 mod checkpoints;
+mod claiming;
 mod driving;
 mod reloading;
 mod running;

@@ -532,9 +532,19 @@ pub(crate) fn attempts(from: u128) -> AttemptSource {
 
 impl Driven {
     pub(crate) fn new(topics: &Topics, disk: &Disk, setup: &PipelineSetup, attempt: u128) -> Self {
-        let parts = lane_setup(0, topics, disk);
+        Self::of_lane(0, topics, disk, setup, attempt)
+    }
+
+    pub(crate) fn of_lane(
+        lane: u16,
+        topics: &Topics,
+        disk: &Disk,
+        setup: &PipelineSetup,
+        attempt: u128,
+    ) -> Self {
+        let parts = lane_setup(lane, topics, disk);
         let keys = Arc::new(KeyWatch::new(setup.names()));
-        let (port, commands) = LanePort::new(LaneId(0), parts.log.waker(), 0);
+        let (port, commands) = LanePort::new(LaneId(lane), parts.log.waker(), 0);
         let handle = Handle::new(setup, vec![Arc::clone(&port)], Arc::clone(&keys));
         let attempts = attempts(attempt);
         let driver = LaneDriver::new(parts, setup.clone(), (port, commands), keys, attempts);
