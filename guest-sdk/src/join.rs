@@ -4,6 +4,9 @@
 //! |---|---|---|---|
 //! | [`Interval`] | nothing | none | arithmetic |
 //! | [`ExpiringBuffer`] | a row per item and a head row | one per key | 1 read, 2 writes; a range is sought, not scanned |
+//! | [`Windows`] | nothing | none | arithmetic |
+//! | [`Sessions`] | a row per open session | none | reads what a record touches, and one more |
+//! | [`Total`] | part of a row | none | arithmetic |
 //! | [`VersionedTable`] | a row per version and a head row | none | a lookup reads one version; a version 2 reads, 2 writes |
 //! | [`Steps`] | one row while work goes on | none | nothing where the work fits one call |
 //!
@@ -15,12 +18,18 @@
 
 mod expiring;
 mod interval;
+mod sessions;
 mod steps;
+mod totals;
 mod versions;
+mod windows;
 
 pub use self::{
     expiring::ExpiringBuffer,
     interval::{Interval, JoinKind, Side},
+    sessions::{Absorbed, Open, Sessions},
     steps::Steps,
+    totals::{Decimal, Measure, Total},
     versions::{Version, VersionedTable},
+    windows::{Window, Windows, window_start},
 };

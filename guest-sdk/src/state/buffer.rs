@@ -102,6 +102,30 @@ impl<T> EventTimeBuffer<T> {
         self.removed(context, count)
     }
 
+    /// Removes the items of a range of event times; their values are not looked at.
+    ///
+    /// # Errors
+    ///
+    /// As [`EventTimeBuffer::len`].
+    pub fn remove_range(&self, context: &mut Context<'_>, times: impl RangeBounds<i64>) -> Result {
+        let (from, to) = bounds(&times);
+        let mut count = 0;
+        let mut after: Option<Vec<u8>> = None;
+        loop {
+            let (page, has_more) =
+                context.host.scan(self.state, &from, to.as_deref(), after.as_deref(), PAGE);
+            for (entry, _) in &page {
+                context.host.remove(self.state, entry);
+            }
+            count += page.len() as u64;
+            after = page.into_iter().next_back().map(|(entry, _)| entry);
+            if !has_more || after.is_none() {
+                break;
+            }
+        }
+        if count == 0 { Ok(()) } else { self.removed(context, count) }
+    }
+
     /// Removes every item.
     pub fn clear(&self, context: &mut Context<'_>) {
         context.host.remove_range(self.state, &[], None);

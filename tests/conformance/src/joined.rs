@@ -30,7 +30,6 @@ pub(crate) struct Output {
     /// The output's name; none is the dead letters.
     pub(crate) name: Option<String>,
     /// The key as the case writes it.
-    #[expect(dead_code, reason = "windows tell it")]
     pub(crate) key: Value,
     /// The value; null is a tombstone.
     pub(crate) value: Value,

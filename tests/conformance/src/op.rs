@@ -7,6 +7,7 @@ mod tables;
 mod ttl;
 mod versions;
 mod watermarks;
+mod windows;
 
 use crate::case::{Case, Failure};
 
@@ -27,6 +28,10 @@ pub(crate) fn run(case: &Case) -> Result<(), Failure> {
         "temporal_rowtime" => tables::temporal_rowtime(case),
         "temporal_proctime" => tables::temporal_proctime(case),
         "versioned_store" => versions::run(case),
+        "window" => windows::window(case),
+        "window_start" => windows::window_start(case),
+        "window_assign" => windows::window_assign(case),
+        "sql_window_join" => windows::given_windows(case),
         other => Err(Failure::Unknown(other.to_owned())),
     }
 }
