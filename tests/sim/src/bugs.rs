@@ -81,13 +81,15 @@ pub enum Bug {
     KeepaliveForgotten,
     /// Outputs get lost on their way into the transaction.
     EmptyOutputs,
+    /// Rows are dropped that expire by an epoch that is not committed.
+    ExpiredByOpenEpoch,
     /// A commit without outputs is answered without asking the broker.
     EmptyCommitTaken,
 }
 
 impl Bug {
     /// Every bug, with the number of seeds within which it must be caught.
-    pub const ALL: [(Self, u64); 38] = [
+    pub const ALL: [(Self, u64); 39] = [
         (Self::ApplyBeforeCommit, 20),
         (Self::SkipFencing, 100),
         (Self::ReadBeforeFencing, 200),
@@ -109,7 +111,7 @@ impl Bug {
         (Self::SuspectUsedAgain, 100),
         (Self::FencedFightsBack, 100),
         (Self::EpochNumberOnly, 200),
-        (Self::TornApply, 40),
+        (Self::TornApply, 200),
         (Self::RotNotNoticed, 200),
         (Self::SwapInsideEpoch, 100),
         (Self::SwapForgotten, 200),
@@ -126,5 +128,6 @@ impl Bug {
         (Self::KeepaliveForgotten, 400),
         (Self::EmptyOutputs, 40),
         (Self::EmptyCommitTaken, 20),
+        (Self::ExpiredByOpenEpoch, 400),
     ];
 }

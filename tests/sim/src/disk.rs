@@ -20,7 +20,7 @@ use bytes::Bytes;
 use dovetail_core::{
     epoch::{LaneId, StoredHead, TimerFloors, codec},
     state::{
-        RowChange, StoreError,
+        Clocks, ExpiryTable, RowChange, StoreError,
         row::{EVENT_TIMER_PREFIX, order_preserving_time},
     },
     time::NO_WATERMARK,
@@ -98,6 +98,16 @@ impl Disk {
         }
         if self.unsynced.len() > UNSYNCED_MAX {
             self.unsynced.pop_front();
+        }
+    }
+
+    /// Drops the rows that are expired by these clocks, as a compaction does.
+    pub fn compact(&mut self, expiry: &ExpiryTable, clocks: Clocks) {
+        let rows = &self.rows.rows;
+        let expired = rows.iter().filter(|(row, value)| expiry.is_row_expired(row, value, clocks));
+        let expired: Vec<Bytes> = expired.map(|(row, _)| row.clone()).collect();
+        for row in expired {
+            drop(self.rows.change(&row, None));
         }
     }
 

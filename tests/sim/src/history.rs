@@ -20,6 +20,8 @@ use dovetail_core::{
         metadata::{CommitMetadata, ForeignMetadata},
     },
     key::murmur2_partition,
+    state::{ExpiryTable, row},
+    time::NO_WATERMARK,
     timers::{Timer, TimerDomain},
 };
 
@@ -81,7 +83,9 @@ pub struct CommittedEpoch {
     /// Its hash.
     pub hash: u64,
     /// The hash of keyed state behind it.
-    pub state_hash: u64,
+    state_hash: u64,
+    /// Of the rows that expire: their hash, and up to which watermark they live.
+    expiring: Vec<(u64, i64)>,
     /// The offsets that it committed.
     pub offsets: Vec<OffsetEntry>,
     /// The journal offset behind it.
@@ -105,6 +109,7 @@ pub struct LaneHistory {
     /// Its epochs, in order.
     pub epochs: Vec<CommittedEpoch>,
     rows: Rows,
+    expiry: ExpiryTable,
     model: Box<dyn Model>,
     /// The timers that are registered.
     pub timers: TimerSet,
@@ -136,6 +141,7 @@ impl LaneHistory {
             lane,
             epochs: Vec::new(),
             rows: Rows::default(),
+            expiry: job.expiry(),
             model: job.model(),
             timers: TimerSet::default(),
             settled: (i64::MIN, i64::MIN),
@@ -176,8 +182,10 @@ impl LaneHistory {
         let (number, attempt) = (epoch.record.epoch.0, epoch.record.attempt);
         let (record, hash) = (epoch.record, epoch.hash);
         let (state_hash, offsets) = (self.rows.hash, contents.offsets);
-        let journal_next = contents.journal_next;
-        self.epochs.push(CommittedEpoch { record, hash, state_hash, offsets, journal_next });
+        let (expiring, journal_next) = (self.expiring(&self.rows), contents.journal_next);
+        let committed =
+            CommittedEpoch { record, hash, state_hash, expiring, offsets, journal_next };
+        self.epochs.push(committed);
         Ok(Taken { epoch: number, attempt, is_switch })
     }
 
@@ -392,6 +400,33 @@ impl LaneHistory {
         }
     }
 
+    /// Returns the rows that expire, by hash, and up to which watermark they live.
+    fn expiring(&self, rows: &Rows) -> Vec<(u64, i64)> {
+        let ends =
+            rows.rows.iter().filter(|_| !self.expiry.is_empty()).filter_map(|(row, value)| {
+                let expiry = self.expiry.get(row::state_of(row)?)?;
+                let stamp =
+                    row::parse_value(value)?.stamp.filter(|stamp| *stamp != NO_WATERMARK)?;
+                Some((row_hash(row, value), stamp.checked_add(expiry.after)?))
+            });
+        ends.collect()
+    }
+
+    /// Returns whether rows are the state behind a committed epoch; what has expired by now, which
+    /// is by a committed watermark, may be gone.
+    #[must_use]
+    pub fn is_state(&self, epoch: &CommittedEpoch, rows: &Rows) -> bool {
+        if epoch.state_hash == rows.hash {
+            return true;
+        }
+        let now = self.last().map_or(NO_WATERMARK, |last| last.watermark);
+        let living = |hash: u64, expiring: &[(u64, i64)]| {
+            let gone = expiring.iter().filter(|(_, end)| *end <= now);
+            gone.fold(hash, |left, (hash, _)| left.wrapping_sub(*hash))
+        };
+        living(epoch.state_hash, &epoch.expiring) == living(rows.hash, &self.expiring(rows))
+    }
+
     /// Checks a store that has applied an epoch.
     ///
     /// # Errors
@@ -400,7 +435,7 @@ impl LaneHistory {
     pub fn applied(&self, epoch: u64, hash: u64, rows: &Rows) -> Result<(), String> {
         let found = self.find(epoch, hash);
         let committed = found.map_err(|why| format!("I3: a store applies {why}"))?;
-        if committed.state_hash != rows.hash {
+        if !self.is_state(committed, rows) {
             return Err(format!("I4: a store differs from the committed changes at epoch {epoch}"));
         }
         Ok(())

@@ -22,7 +22,7 @@ use dovetail_core::{
     lane::PluginSwitch,
     options::OutputOptions,
     plugin::{CallResult, MatchFunction, PluginDescriptor},
-    state::StateId,
+    state::{ExpiryTable, StateId},
     timers::{Timer, TimerDomain},
 };
 use dovetail_runtime::Revision;
@@ -163,6 +163,16 @@ impl Job {
             Self::Payment => Box::new(payment::PaymentModel::default()),
             Self::Ledger => Box::new(ledger::LedgerModel::default()),
         }
+    }
+
+    /// Returns which of its states expire; states are numbered in the order of its description.
+    #[must_use]
+    pub fn expiry(self) -> ExpiryTable {
+        let states = match self {
+            Self::Payment => Vec::new(),
+            Self::Ledger => ledger::descriptor().states,
+        };
+        ExpiryTable::new((0..).map(StateId).zip(states.into_iter().map(|state| state.expiry)))
     }
 
     fn open(self, revision: u32) -> Result<(Box<dyn MatchFunction>, PluginDescriptor), String> {

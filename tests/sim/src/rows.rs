@@ -1,5 +1,9 @@
 //! Which row of the decision table an acquisition has reached.
 //!
+//! All rows of the table are reached in simulation, and a test says within how many seeds. Of row 11
+//! one case is not: a partition that is added while a process runs, of which only Kafka's clients
+//! tell. Rows 10 and 11 are found by a log before anything is decided.
+//!
 //! Looks at the facts that [`dovetail_core::recovery::decide`] was given, and at what it decided.
 
 use dovetail_core::{

@@ -129,7 +129,7 @@ fn value(job: Job, input: u16, key: &str, number: u64, rng: &mut Rng) -> String 
         (Job::Payment, 0) => payment::order_value(key, number),
         (Job::Payment, _) => payment::payment_value(number),
         (Job::Ledger, _) => {
-            let operation = rng.pick(b"eeeddpbbcmmsxfnn");
+            let operation = rng.pick(b"eeeddpbbcmmsrrxfnn");
             let argument = match operation {
                 b'd' | b'e' => rng.pick(&[0, 100, 1_000, 2_000]),
                 b'c' => rng.range(1, 6),

@@ -43,7 +43,7 @@ pub struct SimStores {
 }
 
 impl OpenStore for SimStores {
-    fn open(&mut self, _: &ExpiryTable) -> Result<Box<dyn StateStore>, StoreError> {
+    fn open(&mut self, expiry: &ExpiryTable) -> Result<Box<dyn StateStore>, StoreError> {
         let mut disk = lock(&self.disk);
         if disk.owner != self.process.incarnation {
             return Err(gone());
@@ -62,6 +62,7 @@ impl OpenStore for SimStores {
             lane: self.lane,
             disk: Arc::clone(&self.disk),
             is_acquiring: Arc::clone(&self.is_acquiring),
+            expiry: expiry.clone(),
         }))
     }
 
@@ -112,6 +113,7 @@ struct SimStore {
     lane: u16,
     disk: SharedDisk,
     is_acquiring: Arc<AtomicBool>,
+    expiry: ExpiryTable,
 }
 
 impl Drop for SimStore {
@@ -154,7 +156,7 @@ impl SimStore {
     }
 
     /// Applies to the disk and lets the history look at the result.
-    fn put(&self, changes: &[RowChange], head: &[u8]) -> Result<(), StoreError> {
+    fn put(&self, changes: &[RowChange], head: &[u8], clocks: Clocks) -> Result<(), StoreError> {
         let now = self.shared.now();
         let mut disk = lock(&self.disk);
         if disk.owner != self.process.incarnation {
@@ -165,8 +167,12 @@ impl SimStore {
         }
         disk.apply(changes, Bytes::copy_from_slice(head));
         let rows = &disk.rows;
-        if self.shared.applied(self.lane, head, rows) {
+        let next = self.shared.applied(self.lane, head, rows);
+        if next.syncs {
             disk.sync();
+        }
+        if next.compacts {
+            disk.compact(&self.expiry, clocks);
         }
         Ok(())
     }
@@ -204,7 +210,7 @@ impl StateStore for SimStore {
         &mut self,
         changes: &mut dyn Iterator<Item = (&[u8], Option<&[u8]>)>,
         head: &[u8],
-        _: Clocks,
+        clocks: Clocks,
     ) -> Result<(), StoreError> {
         let copy = |(row, value): (&[u8], Option<&[u8]>)| {
             (Bytes::copy_from_slice(row), value.map(Bytes::copy_from_slice))
@@ -214,7 +220,7 @@ impl StateStore for SimStore {
         if is_replay && self.shared.has(Bug::ReplaySkipsChanges) {
             changes.clear();
         }
-        self.put(&changes, head)?;
+        self.put(&changes, head, clocks)?;
         match self.shared.point(self.process, Point::Applied) {
             true => Ok(()),
             false => Err(gone()),

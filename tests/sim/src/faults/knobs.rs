@@ -97,6 +97,7 @@ impl Knobs {
         let partitions = lanes + u16::try_from(rng.range(0, 2)).unwrap_or(0);
         let job = rng.pick(&[Job::Payment, Job::Ledger]);
         let is_tidy = rng.percent(60);
+        let (latency, slow) = rng.pick(&[(5, 1), (5, 1), (5, 1), (40, 8), (80, 16)]);
         Self {
             job,
             lanes,
@@ -109,17 +110,20 @@ impl Knobs {
             idle_after: rng.pick(&[None, None, None, Some(300), Some(1_500)]),
             wait_for_input: rng.pick(&[200, 2_000, 10_000]),
             commit_every: rng.pick(&[20, 50, 100, 100, 300, 1_000]),
-            commit_records: rng.pick(&[1, 2, 3, 7, 50, 1_000]),
+            // A slow network and epochs of one record would take hours.
+            commit_records: rng.pick(&[1, 2, 3, 7, 50, 1_000]).max(slow),
             transactional_percent: rng.pick(&[0, 0, 20, 60]),
             is_bounded: rng.percent(25),
             is_tidy,
-            transaction_timeout: rng.pick(&[1_500, 4_000, 10_000]),
-            request_timeout: rng.pick(&[100, 300, 1_000]),
+            // Longer than a commit takes, which waits for some twenty messages, with other lanes inside.
+            transaction_timeout: rng.pick(&[1_500, 4_000, 10_000]).max(100 * latency),
+            // Longer than an answer takes.
+            request_timeout: rng.pick(&[100, 300, 1_000]).max(3 * latency),
             fetch_max: rng.pick(&[1, 5, 50, 500]),
             sync_percent: rng.pick(&[0, 10, 50, 100]),
             keepalive_every: rng.pick(&[None, None, Some(500), Some(3_000)]),
             skips_gaps: rng.percent(30),
-            latency: rng.pick(&[5, 5, 5, 40]),
+            latency,
             checkpoints: rng.percent(60).then(|| CheckpointKnobs::draw(rng)),
         }
     }

@@ -10,10 +10,11 @@ use bytes::Bytes;
 use dovetail_core::{
     context::{Context, ContextError, Subject, emit::OutputKey},
     plugin::{
-        CallFailure, CallResult, FailureKind, MatchFunction, PluginDescriptor, StateDescriptor,
-        StateKind,
+        CallFailure, CallResult, Expiry, ExpiryDomain, FailureKind, MatchFunction,
+        PluginDescriptor, StateDescriptor, StateKind,
     },
     record::Headers,
+    time::NO_WATERMARK,
     timers::TimerDomain,
 };
 
@@ -22,6 +23,9 @@ use super::{Call, CallSubject, DEAD_LETTERS, Expected, Model, Out, TimerSet, tim
 const COUNT: u32 = 0;
 const MARKS: u32 = 1;
 const LEFT: u32 = 2;
+const RECENT: u32 = 3;
+/// How long what is recent lives, ms of event time.
+const RECENT_FOR: i64 = 1_500;
 const ONE: u64 = 1;
 const BURST: u64 = 100;
 const PROCESSING: u64 = 2;
@@ -45,6 +49,14 @@ pub fn descriptor() -> PluginDescriptor {
             state("count", StateKind::Value),
             state("marks", StateKind::Map),
             state("left", StateKind::Value),
+            StateDescriptor {
+                expiry: Some(Expiry {
+                    after: RECENT_FOR,
+                    domain: ExpiryDomain::EventTime,
+                    refresh_on_read: false,
+                }),
+                ..state("recent", StateKind::Value)
+            },
         ],
         metrics: Vec::new(),
     }
@@ -89,7 +101,8 @@ impl Ledger {
     }
 
     /// `e` and `d` register and delete an event timer, `p` a processing timer, `b` a burst, `c`
-    /// continues, `m` marks, `s` shows the marks, `x` fails, `f` fails once.
+    /// continues, `m` marks, `s` shows the marks, `r` counts what is recent, `x` fails, `f` fails
+    /// once.
     fn operate(
         &mut self,
         context: &mut Context,
@@ -114,6 +127,7 @@ impl Ledger {
             }
             b'm' => context.state_put(MARKS, &argument.to_be_bytes(), &time.to_be_bytes()),
             b's' => show_marks(context),
+            b'r' => count_recent(context),
             b'x' | b'f' => {
                 context.timer_register(TimerDomain::Event, time + argument, 99)?;
                 context.state_put(MARKS, &argument.to_be_bytes(), b"undone?")?;
@@ -161,6 +175,12 @@ fn emit(context: &mut Context, output: u32, text: &str) -> Result<(), ContextErr
     context.emit(output, OutputKey::Current, Some(text.as_bytes()), &Headers::default(), None)
 }
 
+fn count_recent(context: &mut Context) -> Result<(), ContextError> {
+    let count = read(context, RECENT)? + 1;
+    context.state_put(RECENT, b"", &count.to_be_bytes())?;
+    emit(context, 0, &format!("recent {count}"))
+}
+
 fn show_marks(context: &mut Context) -> Result<(), ContextError> {
     let page = context.state_scan(MARKS, b"", None, None, 100)?;
     let text = format!("marks {}", page.entries.len());
@@ -201,6 +221,21 @@ struct Account {
     count: i64,
     marks: BTreeSet<i64>,
     left: i64,
+    /// A count, and the time from which on it lives.
+    recent: Option<(i64, i64)>,
+}
+
+impl Account {
+    /// Counts what is recent.
+    fn count_recent(&mut self, time: i64, watermark: i64) -> i64 {
+        let is_alive = |since: i64| {
+            watermark == NO_WATERMARK
+                || since.checked_add(RECENT_FOR).is_none_or(|end| end > watermark)
+        };
+        let count = self.recent.filter(|(_, since)| is_alive(*since)).map_or(0, |(count, _)| count);
+        self.recent = Some((count + 1, time.max(watermark)));
+        count + 1
+    }
 }
 
 /// What the ledger should do.
@@ -266,6 +301,10 @@ impl LedgerModel {
             b's' => {
                 expected.outputs.push(out(call, 0, format!("marks {}", account.marks.len())));
                 account.marks.clear();
+            }
+            b'r' => {
+                let count = account.count_recent(time, call.watermark);
+                expected.outputs.push(out(call, 0, format!("recent {count}")));
             }
             b'f' => {
                 timers.event.insert(timer_of(call, time + argument, 99));

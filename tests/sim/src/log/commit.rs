@@ -147,6 +147,9 @@ impl SimLog {
         if self.has(Bug::ApplyBeforeCommit) {
             self.shared.apply_early(self.process, self.lane, transaction.chunks);
         }
+        if self.has(Bug::ExpiredByOpenEpoch) {
+            self.shared.compact_early(self.process, self.lane, transaction.chunks);
+        }
         let calls = self.lock_calls().clone();
         let result = self.commit_once(transaction);
         match result {

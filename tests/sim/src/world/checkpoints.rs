@@ -61,7 +61,7 @@ impl World {
         }
         let history = &self.histories[usize::from(manifest.id.lane.0)];
         let committed = history.find(manifest.id.epoch.0, manifest.hash)?;
-        match committed.state_hash == rows.hash {
+        match history.is_state(committed, &rows) {
             true => Ok(()),
             false => Err("holds another state than its epoch's".to_owned()),
         }
@@ -191,7 +191,7 @@ impl Shared {
         };
         let (epoch, history) = (head.record.epoch.0, &world.histories[usize::from(lane)]);
         let is_ours =
-            history.find(epoch, head.hash).is_ok_and(|found| found.state_hash == rows.hash);
+            history.find(epoch, head.hash).is_ok_and(|found| history.is_state(found, rows));
         world.note(&format!("lane {lane} is restored at epoch {epoch}"));
         if !is_ours {
             world.fail(format!(

@@ -37,6 +37,15 @@ pub struct View {
     pub is_ended: bool,
 }
 
+/// What a disk does after an epoch was applied.
+#[derive(Debug, Clone, Copy)]
+pub struct Next {
+    /// Everything becomes durable.
+    pub syncs: bool,
+    /// Rows that have expired are dropped.
+    pub compacts: bool,
+}
+
 impl Shared {
     /// Shares a world.
     #[must_use]
@@ -245,12 +254,12 @@ impl Shared {
         }
     }
 
-    /// A store has applied an epoch; returns whether the disk happens to be synced now.
-    pub fn applied(&self, lane: u16, head: &[u8], rows: &Rows) -> bool {
+    /// A store has applied an epoch; returns what its disk happens to do next.
+    pub fn applied(&self, lane: u16, head: &[u8], rows: &Rows) -> Next {
         let mut world = self.lock();
         let Ok(head) = codec::decode_stored(&Bytes::copy_from_slice(head)) else {
             world.fail(format!("lane {lane}: I4: a stored head cannot be read"));
-            return false;
+            return Next { syncs: false, compacts: false };
         };
         world.counts.applies += 1;
         let history = &world.histories[usize::from(lane)];
@@ -258,7 +267,23 @@ impl Shared {
             world.fail(format!("lane {lane}: {violation}"));
         }
         let percent = world.plan.knobs.sync_percent;
-        world.rng.percent(percent)
+        Next { syncs: world.rng.percent(percent), compacts: world.rng.percent(20) }
+    }
+
+    /// Drops what is expired by an epoch that is not committed.
+    pub fn compact_early(&self, process: Process, lane: u16, chunks: &[Vec<u8>]) {
+        let world = self.lock();
+        let disk: SharedDisk =
+            Arc::clone(&world.machines[process.machine].disks[usize::from(lane)]);
+        let expiry = world.plan.knobs.job.expiry();
+        drop(world);
+        let mut assembler = Assembler::default();
+        for chunk in chunks {
+            let Ok(Some(bytes)) = assembler.add(&Bytes::copy_from_slice(chunk)) else { continue };
+            let Ok(epoch) = codec::decode(&bytes) else { continue };
+            let mut disk = disk.lock().unwrap_or_else(PoisonError::into_inner);
+            disk.compact(&expiry, epoch.record.clocks());
+        }
     }
 
     /// Does to a stored head what the simulated bug does.
@@ -288,7 +313,8 @@ impl Shared {
             let head = codec::encode_stored(&head);
             let mut disk = disk.lock().unwrap_or_else(PoisonError::into_inner);
             disk.apply(&epoch.changes, Bytes::copy_from_slice(&head));
-            self.applied(lane, &head, &disk.rows);
+            // Whatever it would do next, the rule is broken.
+            let _next = self.applied(lane, &head, &disk.rows);
         }
     }
 }
