@@ -26,10 +26,13 @@ core: ## the five-second loop: the tests of core
 	@scripts/setup demo
 	@. scripts/env && cargo test --release -p dovetail-core
 
-conformance: ## the conformance cases; CASES=FILE for one of any place
+conformance: ## the conformance cases, on the built plugins; CASES=FILE for one of any place
 	@scripts/setup demo
-	@. scripts/env && cargo build --release --workspace --bin conformance && \
-		"$$CARGO_TARGET_DIR/release/conformance" $(CASES)
+	@. scripts/env && cargo build --release --workspace --bin conformance --bin dovetail && \
+		for plugin in plugins/*/Cargo.toml; do \
+			"$$CARGO_TARGET_DIR/release/dovetail" build "$${plugin%/Cargo.toml}" || exit 1; \
+		done && \
+		"$$CARGO_TARGET_DIR/release/conformance" --components plugins $(CASES)
 
 bench: ## the benchmark workload on a real broker, and the small benchmarks; ROWS=latency for some
 	@scripts/setup test

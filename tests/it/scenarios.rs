@@ -53,6 +53,26 @@ fn cases_of_latest_dimension_hold_on_every_engine() {
 }
 
 #[test]
+fn cases_of_interval_join_hold_on_every_engine() {
+    hold_everywhere("plugins/interval-join", &native::<interval_join::IntervalJoin>());
+}
+
+#[test]
+fn cases_of_as_of_hold_on_every_engine() {
+    hold_everywhere("plugins/as-of", &native::<as_of::AsOf>());
+}
+
+#[test]
+fn cases_of_table_join_hold_on_every_engine() {
+    hold_everywhere("plugins/table-join", &native::<table_join::TableJoin>());
+}
+
+#[test]
+fn cases_of_window_join_hold_on_every_engine() {
+    hold_everywhere("plugins/window-join", &native::<window_join::WindowJoin>());
+}
+
+#[test]
 fn known_pains_of_joins_are_none_here() {
     hold_everywhere("tests/scenarios/pains", &native::<order_payment::OrderPayment>());
 }

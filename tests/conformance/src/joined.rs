@@ -5,13 +5,14 @@
 
 use std::collections::HashMap;
 
-use dovetail_core::{log::memory::CommittedRecord, plugin::MatchFunction};
-use dovetail_sdk::{NativePlugin, Plugin};
+use dovetail_core::log::memory::CommittedRecord;
+use dovetail_sdk::Plugin;
 use serde_json::{Value, json};
 
 use crate::{
     case::{Case, integer, text},
     keyed::Operator,
+    plugins::Plugins,
 };
 
 /// A plugin with a left and a right input.
@@ -43,17 +44,12 @@ impl Joined {
     /// Opens a plugin with a configuration; `left` is the number of its left input.
     pub(crate) fn new<P: Plugin + Send>(
         case: &Case,
+        (plugins, name): (&Plugins, &str),
         left: u16,
         config: &Value,
     ) -> Result<Self, String> {
-        let config = config.to_string();
-        let opened = NativePlugin::<P>::new(config.clone());
-        let (_, descriptor) = opened.map_err(|error| error.to_string())?;
-        let make = move || -> Box<dyn MatchFunction> {
-            let (function, _) = NativePlugin::<P>::new(config.clone()).expect("it opened before");
-            Box::new(function)
-        };
-        let operator = Operator::new(descriptor, u32::MAX, Box::new(make));
+        let (descriptor, make) = plugins.open::<P>(name, &config.to_string())?;
+        let operator = Operator::new(descriptor, u32::MAX, make);
         let passed_on = operator.watermark_passed_on();
         let row_length = case.joined_length();
         Ok(Self { operator, left, keys: HashMap::new(), passed_on, row_length })

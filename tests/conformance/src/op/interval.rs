@@ -6,11 +6,14 @@ use serde_json::{Value, json};
 use crate::{
     case::{Case, Failure},
     joined::{Joined, LateRows, rows},
+    plugins::Plugins,
 };
 
-pub(super) fn run(case: &Case) -> Result<(), Failure> {
+pub(super) fn run(case: &Case, plugins: &Plugins) -> Result<(), Failure> {
     let broken = |message| Failure::Broken { step: 0, message };
-    let mut joined = Joined::new::<IntervalJoin>(case, 0, &config(case)).map_err(broken)?;
+    let plugin = (plugins, "interval-join");
+    let joined = Joined::new::<IntervalJoin>(case, plugin, 0, &config(case));
+    let mut joined = joined.map_err(broken)?;
     let mut tell = rows(joined.row_length(), LateRows::with_tags(case));
     case.check(|event| {
         if event.first().is_some_and(|name| name == "BUF?") {

@@ -11,6 +11,7 @@ use table_join::TableJoin;
 use crate::{
     case::{Case, Failure},
     joined::{Joined, LateRows, rows},
+    plugins::Plugins,
 };
 
 /// The number of the input `behaviour` of both plugins: the left one of a case.
@@ -23,7 +24,7 @@ enum RightTimes {
     Withheld,
 }
 
-pub(super) fn table_table(case: &Case) -> Result<(), Failure> {
+pub(super) fn table_table(case: &Case, plugins: &Plugins) -> Result<(), Failure> {
     let versioned: Vec<&str> = [("L", "left"), ("R", "right")]
         .into_iter()
         .filter(|(letter, _)| {
@@ -40,53 +41,60 @@ pub(super) fn table_table(case: &Case) -> Result<(), Failure> {
         "versioned": versioned,
         "result": { "l": "left.v", "r": "right.v" },
     });
-    run::<TableJoin>(case, 0, &config, RightTimes::Told)
+    run::<TableJoin>(case, (plugins, "table-join"), 0, &config, RightTimes::Told)
 }
 
-pub(super) fn stream_table(case: &Case) -> Result<(), Failure> {
+pub(super) fn stream_table(case: &Case, plugins: &Plugins) -> Result<(), Failure> {
     let is_left = case.config["kind"] == "left";
     if case.config["versioned"] == true {
-        as_of(case, "at_once", is_left)
+        as_of(case, plugins, "at_once", is_left)
     } else {
-        latest(case, is_left)
+        latest(case, plugins, is_left)
     }
 }
 
-pub(super) fn temporal_rowtime(case: &Case) -> Result<(), Failure> {
-    as_of(case, "wait_for_watermark", case.config["left"] == true)
+pub(super) fn temporal_rowtime(case: &Case, plugins: &Plugins) -> Result<(), Failure> {
+    as_of(case, plugins, "wait_for_watermark", case.config["left"] == true)
 }
 
-pub(super) fn temporal_proctime(case: &Case) -> Result<(), Failure> {
-    latest(case, case.config["left"] == true)
+pub(super) fn temporal_proctime(case: &Case, plugins: &Plugins) -> Result<(), Failure> {
+    latest(case, plugins, case.config["left"] == true)
 }
 
-fn as_of(case: &Case, mode: &str, is_left: bool) -> Result<(), Failure> {
+fn as_of(case: &Case, plugins: &Plugins, mode: &str, is_left: bool) -> Result<(), Failure> {
     let config = json!({
         "mode": mode,
         "unmatched": if is_left { "emit_without" } else { "drop" },
         "result": { "l": "behaviour.v", "r": "dimension.v" },
     });
-    run::<AsOf>(case, BEHAVIOUR, &config, RightTimes::Told)
+    run::<AsOf>(case, (plugins, "as-of"), BEHAVIOUR, &config, RightTimes::Told)
 }
 
 /// A dimension without event times: what came last is the newest.
-fn latest(case: &Case, is_left: bool) -> Result<(), Failure> {
+fn latest(case: &Case, plugins: &Plugins, is_left: bool) -> Result<(), Failure> {
     let config = json!({
         "wait": 0,
         "on_timeout": if is_left { "emit_without" } else { "drop" },
         "result": { "l": "behaviour.v", "r": "dimension.v" },
     });
-    run::<LatestDimension>(case, BEHAVIOUR, &config, RightTimes::Withheld)
+    run::<LatestDimension>(
+        case,
+        (plugins, "latest-dimension"),
+        BEHAVIOUR,
+        &config,
+        RightTimes::Withheld,
+    )
 }
 
 fn run<P: Plugin + Send>(
     case: &Case,
+    plugin: (&Plugins, &str),
     left: u16,
     config: &Value,
     times: RightTimes,
 ) -> Result<(), Failure> {
     let broken = |message| Failure::Broken { step: 0, message };
-    let mut joined = Joined::new::<P>(case, left, config).map_err(broken)?;
+    let mut joined = Joined::new::<P>(case, plugin, left, config).map_err(broken)?;
     let mut tell = rows(joined.row_length(), LateRows::LeftOut);
     let has_times = case.op != "temporal_proctime";
     case.check(|event| {

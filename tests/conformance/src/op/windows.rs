@@ -8,6 +8,7 @@ use window_join::WindowJoin;
 use crate::{
     case::{Case, Failure, integer},
     joined::{Joined, LateRows, Output, rows},
+    plugins::Plugins,
 };
 
 pub(super) fn window_start(case: &Case) -> Result<(), Failure> {
@@ -28,7 +29,7 @@ pub(super) fn window_assign(case: &Case) -> Result<(), Failure> {
     })
 }
 
-pub(super) fn window(case: &Case) -> Result<(), Failure> {
+pub(super) fn window(case: &Case, plugins: &Plugins) -> Result<(), Failure> {
     let mut config = json!({
         "window": windows(&case.config),
         "allowed_lateness": case.config.get("lateness").cloned().unwrap_or(json!(0)),
@@ -53,17 +54,17 @@ pub(super) fn window(case: &Case) -> Result<(), Failure> {
         }
         _ => config["result"] = json!({ "l": "left.v", "r": "right.v" }),
     }
-    run(case, &config, LateRows::Listed)
+    run(case, plugins, &config, LateRows::Listed)
 }
 
 /// A record's own time is the end of its window.
-pub(super) fn given_windows(case: &Case) -> Result<(), Failure> {
+pub(super) fn given_windows(case: &Case, plugins: &Plugins) -> Result<(), Failure> {
     let config = json!({
         "window": { "kind": "given" },
         "kind": case.config["join"],
         "result": { "l": "left.v", "r": "right.v" },
     });
-    run(case, &config, LateRows::with_tags(case))
+    run(case, plugins, &config, LateRows::with_tags(case))
 }
 
 fn windows(config: &Value) -> Value {
@@ -76,9 +77,10 @@ fn windows(config: &Value) -> Value {
     windows
 }
 
-fn run(case: &Case, config: &Value, late: LateRows) -> Result<(), Failure> {
+fn run(case: &Case, plugins: &Plugins, config: &Value, late: LateRows) -> Result<(), Failure> {
     let broken = |message| Failure::Broken { step: 0, message };
-    let mut joined = Joined::new::<WindowJoin>(case, 0, config).map_err(broken)?;
+    let mut joined =
+        Joined::new::<WindowJoin>(case, (plugins, "window-join"), 0, config).map_err(broken)?;
     let mut tell_rows = rows(joined.row_length(), late);
     let aggregate = case.config["agg"].as_str().unwrap_or_default();
     let mut tell = |output: Output| match (aggregate, output.name.as_deref()) {
