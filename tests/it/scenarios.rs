@@ -73,6 +73,16 @@ fn cases_of_window_join_hold_on_every_engine() {
 }
 
 #[test]
+fn cases_of_dedupe_hold_on_every_engine() {
+    hold_everywhere("plugins/dedupe", &native::<dedupe::Dedupe>());
+}
+
+#[test]
+fn cases_of_all_of_hold_on_every_engine() {
+    hold_everywhere("plugins/all-of", &native::<all_of::AllOf>());
+}
+
+#[test]
 fn known_pains_of_joins_are_none_here() {
     hold_everywhere("tests/scenarios/pains", &native::<order_payment::OrderPayment>());
 }
