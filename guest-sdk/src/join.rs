@@ -8,6 +8,7 @@
 //! | [`Sessions`] | a row per open session | none | reads what a record touches, and one more |
 //! | [`Total`] | part of a row | none | arithmetic |
 //! | [`VersionedTable`] | a row per version and a head row | none | a lookup reads one version; a version 2 reads, 2 writes |
+//! | [`upsert_key`] | nothing | none | a call for the key |
 //! | [`Steps`] | one row while work goes on | none | nothing where the work fits one call |
 //!
 //! A part takes the states it needs from `open`, and the [`crate::Context`] with every call. Each
@@ -21,6 +22,7 @@ mod interval;
 mod sessions;
 mod steps;
 mod totals;
+mod upsert;
 mod versions;
 mod windows;
 
@@ -30,6 +32,7 @@ pub use self::{
     sessions::{Absorbed, Open, Sessions},
     steps::Steps,
     totals::{Decimal, Measure, Total},
+    upsert::upsert_key,
     versions::{Version, VersionedTable},
     windows::{Window, Windows, window_start},
 };

@@ -83,6 +83,11 @@ fn cases_of_all_of_hold_on_every_engine() {
 }
 
 #[test]
+fn cases_of_wide_row_hold_on_every_engine() {
+    hold_everywhere("plugins/wide-row", &native::<wide_row::WideRow>());
+}
+
+#[test]
 fn known_pains_of_joins_are_none_here() {
     hold_everywhere("tests/scenarios/pains", &native::<order_payment::OrderPayment>());
 }
