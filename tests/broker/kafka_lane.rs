@@ -98,6 +98,7 @@ pub(crate) struct Heard {
     pub(crate) records: Vec<Record>,
     pub(crate) end: Option<i64>,
     pub(crate) unknowns: usize,
+    pub(crate) gap: Option<(i64, u64)>,
 }
 
 impl Heard {
@@ -135,6 +136,9 @@ fn take(heard: &mut [Heard], fetched: Fetched) {
             let heard = &mut heard[usize::from(source.0)];
             heard.end = None;
             heard.unknowns += 1;
+        }
+        Fetched::Gap { source, position, lost } => {
+            heard[usize::from(source.0)].gap = Some((position, lost));
         }
         Fetched::Ended { .. } => panic!("a topic never ends"),
     }

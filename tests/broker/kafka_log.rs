@@ -247,21 +247,27 @@ fn deleted_records_are_a_gap_with_offsets_count_and_way_out() {
     log.resume(&[100, 0]).unwrap();
     let [heard, _] = read_to_end(&mut log);
     assert_eq!((heard.records[0].offset, heard.records.len()), (500, 400));
+    assert_eq!(heard.gap, Some((500, 400)));
 }
 
 /// Pain P41.
 #[test]
 fn a_position_behind_the_end_of_a_new_topic_is_a_gap() {
-    let (client, lane) = setting();
+    let (client, mut lane) = setting();
     client.produce(&lane.input, &[Record::new("k", "1")]).unwrap();
     let mut log = lane.log();
     log.acquire().unwrap();
-    log.resume(&[100, 0]).unwrap();
-    let mut heard = [Heard::default(), Heard::default()];
-    let error = read_until(&mut log, &mut heard, |_| false).unwrap_err();
+    let error = log.resume(&[100, 0]).unwrap_err();
     let text = error.to_string();
     assert!(matches!(error, LogError::Gap { .. }), "{text}");
     assert!(text.contains("position is 100, and the partition ends at 1"), "{text}");
+
+    lane.options.sources[0].on_gap = OnGap::Earliest;
+    let mut log = lane.log();
+    log.acquire().unwrap();
+    log.resume(&[100, 0]).unwrap();
+    let [heard, _] = read_to_end(&mut log);
+    assert_eq!((heard.records.len(), heard.gap), (1, Some((0, 0))));
 }
 
 #[test]

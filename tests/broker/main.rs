@@ -15,6 +15,8 @@ mod host_contest;
 #[cfg(test)]
 mod host_disk;
 #[cfg(test)]
+mod host_gaps;
+#[cfg(test)]
 mod host_kills;
 #[cfg(test)]
 mod host_lanes;

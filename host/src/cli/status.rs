@@ -66,7 +66,7 @@ fn render(status: &StatusView, now: i64) -> String {
 const LANE_HEADER: [&str; 10] =
     ["LANE", "PHASE", "EPOCH", "COMMIT", "WATERMARK", "IN/S", "OUT/S", "DEAD", "TIMERS", "STATE"];
 const SOURCE_HEADER: [&str; 6] = ["LANE", "SOURCE", "POSITION", "IS", "WATERMARK", "HOLDS SINCE"];
-const INPUT_HEADER: [&str; 6] = ["INPUT", "RECORDS", "LATE", "DROPPED", "DEAD", "WHY"];
+const INPUT_HEADER: [&str; 7] = ["INPUT", "RECORDS", "LATE", "DROPPED", "LOST", "DEAD", "WHY"];
 
 fn readiness(ready: &ReadyView) -> String {
     let mut text = format!("ready     {}\n", if ready.ready { "yes" } else { "no" });
@@ -129,6 +129,7 @@ fn input(input: &InputView) -> Vec<String> {
         input.records.to_string(),
         input.late.to_string(),
         input.dropped.to_string(),
+        input.lost.to_string(),
         dead.to_string(),
         reasons.collect::<Vec<_>>().join(", "),
     ]

@@ -1,6 +1,7 @@
 //! What a pipeline reads from and writes to, seen alike for a cluster and for the embedded log.
 
 use dovetail_core::{epoch::LaneId, log::Log, options::OutputOptions, record::Source};
+use dovetail_runtime::partition_watch::CountPartitions;
 
 use super::{lanes::Beginning, options::InputFacts, roles::Fit, sample::Sampled};
 use crate::{
@@ -59,6 +60,11 @@ pub trait Backend {
         sources: &[Source],
         fit: &Fit,
     ) -> Result<Box<dyn Log>, Failure>;
+
+    /// Returns what asks how many partitions each input has; `None` where that cannot change.
+    fn partition_counter(&self) -> Option<CountPartitions> {
+        None
+    }
 
     /// Reads a few of an input's newest records.
     ///

@@ -1,6 +1,6 @@
 //! A Kafka cluster as the pipeline's log: start-up checks, and the log of each lane.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use dovetail_core::{
     epoch::LaneId,
@@ -17,7 +17,7 @@ use dovetail_kafka::{
         journal_topic,
     },
 };
-use dovetail_runtime::clock::SystemClock;
+use dovetail_runtime::{clock::SystemClock, partition_watch::CountPartitions};
 
 use super::{
     backend::{Backend, Ground, SurveyError},
@@ -37,6 +37,8 @@ use crate::{
 
 /// Room in a dead letter for what the host adds to the original record.
 const DEAD_LETTER_ROOM_BYTES: usize = 64 * 1024;
+/// How long the number of partitions is waited for: a stop has to wait as long.
+const COUNT_WAIT: Duration = Duration::from_secs(1);
 /// How long the broker waits for data before it answers a fetch.
 const FETCH_WAIT: Duration = Duration::from_millis(20);
 
@@ -45,7 +47,7 @@ pub struct KafkaBackend {
     config: Config,
     transaction_timeout: Duration,
     connection: Connection,
-    cluster: Cluster,
+    cluster: Arc<Cluster>,
     /// Of the outputs in the order of the configuration, then of the dead letters.
     written: Vec<OutputTopic>,
     largest_record: usize,
@@ -71,6 +73,7 @@ impl KafkaBackend {
     pub fn connect(config: &Config, kafka: &KafkaConfig) -> Result<Self, Failure> {
         let connection = connection_of(kafka);
         let cluster = Cluster::connect(&connection).map_err(|error| failure(&error))?;
+        let cluster = Arc::new(cluster);
         let timeout = u64::try_from(kafka.transaction_timeout).unwrap_or(0);
         Ok(Self {
             config: config.clone(),
@@ -232,6 +235,19 @@ impl Backend for KafkaBackend {
         let log = KafkaLog::new(options, Box::new(SystemClock))
             .map_err(|error| super::log_failure(&error))?;
         Ok(Box::new(log))
+    }
+
+    fn partition_counter(&self) -> Option<CountPartitions> {
+        let topics: Vec<String> = self.config.inputs.iter().map(place).collect();
+        let cluster = Arc::clone(&self.cluster);
+        let count = move |topic: &String| match cluster.partitions_within(topic, COUNT_WAIT) {
+            Ok(count) => count,
+            Err(error) => {
+                tracing::debug!("not known whether partitions have changed: {error}");
+                None
+            }
+        };
+        Some(Box::new(move || topics.iter().map(&count).collect()))
     }
 
     fn sample(&mut self, input: &InputConfig, count: u32) -> Result<Sampled, Failure> {

@@ -13,6 +13,7 @@ use dovetail_core::{
 };
 use dovetail_runtime::{
     FatalKind, Handle, LaneSetup, PipelineSetup, Revision, clock,
+    partition_watch::PartitionWatch,
     reload::{Candidate, ReloadParts, Reloader},
     supervisor::{PipelineEnd, Supervisor},
     watch::WatchOptions,
@@ -74,14 +75,17 @@ pub fn run(surveyed: Surveyed) -> Result<Ended, Failure> {
     let metrics = super::admin::record_metrics()?;
     let supervisor = Supervisor::start(&setup, lanes)?;
     let handle = supervisor.handle();
+    let counter = backend.partition_counter();
+    let counting = counter.map(|count| PartitionWatch::spawn(handle.clone(), count)).transpose();
     let watched = watch(config, handle.clone(), later, metrics, Port { listener, token });
-    if watched.is_err() {
+    if watched.is_err() || counting.is_err() {
         handle.stop();
     } else {
         let (lanes, partitions) = (setup.identity.lanes, ground.partitions);
         tracing::info!(pipeline = config.pipeline, lanes, partitions, "running");
     }
     let end = supervisor.join();
+    drop(counting?);
     drop(watched?);
     let summary = Summary::new(names, &handle.lanes());
     match end {

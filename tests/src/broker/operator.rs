@@ -7,6 +7,8 @@ use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::types::RDKafkaErrorCode;
 
+use std::time::{Duration, Instant};
+
 use super::client::{Client, REQUEST_LIMIT, block_on};
 
 impl Client {
@@ -46,6 +48,23 @@ impl Client {
     pub fn delete_topic(&self, topic: &str) -> Result<()> {
         let (admin, options) = self.admin()?;
         check(block_on(admin.delete_topics(&[topic], &options))?)
+    }
+
+    /// Creates a topic of the name of one that is being deleted.
+    ///
+    /// # Errors
+    /// The old one has not gone within its time, or the broker refused.
+    pub fn create_topic_again(&self, topic: &str, partitions: i32) -> Result<()> {
+        let begin = Instant::now();
+        loop {
+            match self.create_topic(topic, partitions, &[]) {
+                Err(error) if begin.elapsed() < REQUEST_LIMIT => {
+                    drop(error);
+                    std::thread::park_timeout(Duration::from_millis(100));
+                }
+                result => return result,
+            }
+        }
     }
 
     /// Gives a topic more partitions.

@@ -99,6 +99,8 @@ pub struct InputView {
     pub late: u64,
     /// Records dropped by a rule of the configuration.
     pub dropped: u64,
+    /// Offsets jumped over because the topic had deleted the records there.
+    pub lost: u64,
     /// Dead letters by reason.
     pub dead_letters: BTreeMap<String, u64>,
 }
@@ -297,6 +299,7 @@ fn inputs(names: &Names, lanes: &[LaneView]) -> Vec<InputView> {
             view.records += counts.records;
             view.bytes += counts.bytes;
             view.late += counts.late;
+            view.lost += counts.lost;
             view.dropped += counts.dropped_late + counts.dropped_null_key;
             for (reason, count) in &counts.dead_letters {
                 *view.dead_letters.entry(reason.name().to_owned()).or_default() += count;

@@ -244,6 +244,7 @@ impl Lane {
             Event::Fetched { source, records } => self.fetched(source, records),
             Event::AtEnd { source, position } => self.at_end(source, position),
             Event::Unknown { source } => self.unknown(source),
+            Event::Gap { source, position, lost } => self.gap(source, position, lost),
             Event::Ended { source } => self.ended(source),
             Event::Watermark { source, watermark } => self.told_watermark(source, watermark),
             Event::Proceed { calls_max } => self.proceed(calls_max, effects),

@@ -42,6 +42,16 @@ pub enum Fetched {
         /// The source.
         source: SourceIndex,
     },
+    /// What came next is not there any more, and the source's options allow to go on without it:
+    /// the first thing to be heard of the source after [`Log::resume`].
+    Gap {
+        /// The source.
+        source: SourceIndex,
+        /// Where it goes on; before the old position where the topic is another one than it was.
+        position: i64,
+        /// How many offsets were jumped over.
+        lost: u64,
+    },
     /// A bounded source has nothing left and never will.
     Ended {
         /// The source.
@@ -161,7 +171,8 @@ pub trait Log: Send {
     ///
     /// # Errors
     ///
-    /// [`LogError::Gap`] when a position is no longer there.
+    /// [`LogError::Gap`] when a position is no longer there and the source's options do not allow to
+    /// go on without it ([`Fetched::Gap`]).
     fn resume(&mut self, positions: &[i64]) -> Result<(), LogError>;
 
     /// Hands over what has arrived for the wanted sources, without waiting.

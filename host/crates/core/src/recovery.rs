@@ -214,10 +214,15 @@ pub fn decide(facts: &Facts) -> Plan {
         (Some(committed), Some(last)) => compare(&committed, last),
     };
     let is_restored_first = facts.stored.is_none() && facts.base().is_some();
-    match (&plan, is_restored_first) {
-        (Plan::Resume { .. }, true) => Plan::Restore,
-        _ => plan,
+    let has_lost_offsets = facts.committed.iter().any(Option::is_none);
+    if let Plan::Resume { target, repairs_offsets } = plan {
+        let repairs_offsets = repairs_offsets || has_lost_offsets;
+        return match is_restored_first {
+            true => Plan::Restore,
+            false => Plan::Resume { target, repairs_offsets },
+        };
     }
+    plan
 }
 
 /// Returns what offsets, journal and checkpoints contradict each other in, whatever the local state
@@ -322,22 +327,20 @@ fn compare(committed: &CommitMetadata, last: (Epoch, Attempt, u64)) -> Plan {
     )
 }
 
-/// Returns the metadata that every source's offset carries; `None` when nothing is committed.
+/// Returns the metadata that the sources' offsets carry; `None` when nothing is committed. Sources
+/// without an offset say nothing: a broker forgets those of a topic that is deleted.
 fn committed(sources: &[Option<CommittedOffset>]) -> Result<Option<CommitMetadata>, Plan> {
-    let mut common: Option<Option<CommitMetadata>> = None;
-    for source in sources {
-        let metadata = match source {
-            None => None,
-            Some(offset) => match offset.metadata.parse::<CommitMetadata>() {
-                Ok(metadata) => Some(metadata),
-                Err(error) => {
-                    return Err(halt(
-                        error.to_string(),
-                        "the group's offsets were committed by another program",
-                        "delete the group's offsets if the journal is intact, and start again",
-                    ));
-                }
-            },
+    let mut common: Option<CommitMetadata> = None;
+    for offset in sources.iter().flatten() {
+        let metadata = match offset.metadata.parse::<CommitMetadata>() {
+            Ok(metadata) => metadata,
+            Err(error) => {
+                return Err(halt(
+                    error.to_string(),
+                    "the group's offsets were committed by another program",
+                    "delete the group's offsets if the journal is intact, and start again",
+                ));
+            }
         };
         if *common.get_or_insert(metadata) != metadata {
             return Err(halt(
@@ -347,7 +350,7 @@ fn committed(sources: &[Option<CommittedOffset>]) -> Result<Option<CommitMetadat
             ));
         }
     }
-    Ok(common.flatten())
+    Ok(common)
 }
 
 fn broken_chain(journal: &JournalFacts) -> Option<Plan> {

@@ -239,6 +239,7 @@ fn take(
             is_at_end[usize::from(source.0)] = true;
             positions[usize::from(source.0)] = position;
         }
+        Fetched::Gap { source, position, .. } => positions[usize::from(source.0)] = position,
         Fetched::Unknown { source } | Fetched::Ended { source } => {
             is_at_end[usize::from(source.0)] = false;
         }

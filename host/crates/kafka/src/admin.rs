@@ -172,10 +172,23 @@ impl Cluster {
     }
 
     fn partitions(&self, name: &str) -> Result<Option<u16>, ClusterError> {
+        self.partitions_within(name, ANSWER_TIMEOUT)
+    }
+
+    /// Returns how many partitions a topic has; `None` = it does not exist.
+    ///
+    /// # Errors
+    ///
+    /// When the cluster does not answer in that time or does not let us see it.
+    pub fn partitions_within(
+        &self,
+        name: &str,
+        at_most: Duration,
+    ) -> Result<Option<u16>, ClusterError> {
         let doing = || format!("looking for the topic `{name}`");
         let metadata = self
             .consumer
-            .fetch_metadata(Some(name), ANSWER_TIMEOUT)
+            .fetch_metadata(Some(name), at_most)
             .map_err(|error| request(&doing(), error))?;
         let Some(topic) = metadata.topics().iter().find(|topic| topic.name() == name) else {
             return Ok(None);

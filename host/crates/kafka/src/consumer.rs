@@ -4,27 +4,38 @@
 //! is behind everything handed over and nothing else; an end is reported only when the broker said
 //! so after the last sign of an outage.
 
-use std::{ffi::CString, sync::Arc, time::Duration};
+mod records;
 
-use bytes::Bytes;
+use std::{
+    ffi::CString,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
 use dovetail_core::{
     log::{CommittedOffset, Fetched, LogError},
-    record::{Header, Headers, Record, SourceIndex},
+    record::SourceIndex,
 };
 use rdkafka_sys::types::RDKafkaErrorCode as Code;
 use tracing::{debug, warn};
 
+use self::records::Records;
 use crate::{
     failure::{self, is_outage},
-    ffi::{Batch, Client, ClientEvent, Failure, Kind, Message, Offsets, Queue, Signal, c_text},
+    ffi::{Batch, Client, ClientEvent, Failure, Kind, Offsets, Queue, Signal, c_text},
+    gap::{self, Gap},
     offsets,
-    options::{LaneLogOptions, OnGap, SourceOptions, Start},
+    options::{LaneLogOptions, SourceOptions, Start},
     producer::log_line,
     settings::{self, REQUEST_TIMEOUT},
 };
 
 /// Records taken from one partition at a time.
 const BATCH_RECORDS: usize = 500;
+
+/// How long a partition may end before the wanted offset.
+const END_PATIENCE: Duration = Duration::from_secs(3);
+const END_STEP: Duration = Duration::from_millis(50);
 
 /// How long librdkafka's own thread may take to answer.
 const LOCAL_TIMEOUT: Duration = Duration::from_secs(1);
@@ -41,6 +52,8 @@ struct Source {
     is_end_stale: bool,
     /// To be read again from `position`, to hear of the end once more.
     needs_seek: bool,
+    /// What was jumped over before `position`, to be told.
+    gap: Option<Gap>,
 }
 
 impl Source {
@@ -78,6 +91,7 @@ impl LaneConsumer {
                 is_at_end: false,
                 is_end_stale: false,
                 needs_seek: false,
+                gap: None,
             })
         });
         Ok(Self {
@@ -136,6 +150,20 @@ impl LaneConsumer {
             .map_err(|failure| of_source("asking for its offsets", source, &failure))
     }
 
+    /// Returns the first offset kept and the one behind the last; a new leader learns of the latter
+    /// late, so that one before the position is asked for again.
+    fn extent(&self, source: &Source, position: i64) -> Result<(i64, i64), LogError> {
+        let deadline = Instant::now() + END_PATIENCE;
+        let pause = Signal::new().map_err(|error| LogError::Doubt(error.to_string()))?;
+        loop {
+            let (low, high) = self.watermarks(source)?;
+            if position <= high || Instant::now() >= deadline {
+                return Ok((low, high));
+            }
+            pause.wait(END_STEP);
+        }
+    }
+
     /// Returns where each source starts by its own option.
     pub(crate) fn start_positions(&self) -> Result<Vec<i64>, LogError> {
         self.sources.iter().map(|source| self.start_position(source)).collect()
@@ -164,9 +192,10 @@ impl LaneConsumer {
                     source.options.topic, source.options.partition
                 )));
             }
-            let (low, _) = self.watermarks(source)?;
-            let start = if position >= low { position } else { after_gap(source, position, low)? };
-            self.sources[index].position = start;
+            let found = gap::find(&source.options, position, self.extent(source, position)?)?;
+            let source = &mut self.sources[index];
+            source.position = found.map_or(position, |gap| gap.position);
+            source.gap = found;
         }
         // Before the assignment, so that nothing arrives in the common queue.
         for source in &mut self.sources {
@@ -198,6 +227,11 @@ impl LaneConsumer {
         take: &mut dyn FnMut(Fetched),
     ) -> Result<(), LogError> {
         self.has_more = false;
+        for (index, source) in self.sources.iter_mut().enumerate() {
+            if let Some(Gap { position, lost }) = source.gap.take() {
+                take(Fetched::Gap { source: source_index(index), position, lost });
+            }
+        }
         if self.background_events()? {
             self.forget_ends(take);
         }
@@ -335,10 +369,11 @@ impl LaneConsumer {
     ) -> Result<(), LogError> {
         let source = &self.sources[index];
         match code {
-            Code::AutoOffsetReset | Code::OffsetOutOfRange => {
-                let (low, high) = self.watermarks(source)?;
-                Err(out_of_range(source, low, high))
-            }
+            // What that means is found out where the lane goes on from what it has committed.
+            Code::AutoOffsetReset | Code::OffsetOutOfRange => Err(LogError::Doubt(format!(
+                "{}[{}]: nothing is at position {} any more",
+                source.options.topic, source.options.partition, source.position
+            ))),
             code if is_outage(code) => {
                 self.forget_ends(take);
                 self.has_more = true;
@@ -424,75 +459,6 @@ impl Source {
     }
 }
 
-/// The records of a batch, their bytes in one piece.
-struct Records {
-    bytes: Vec<u8>,
-    entries: Vec<Entry>,
-}
-
-struct Entry {
-    offset: i64,
-    timestamp: Option<i64>,
-    key: Option<usize>,
-    value: Option<usize>,
-    headers: Headers,
-}
-
-impl Records {
-    fn with_room(batch: &Batch) -> Self {
-        let (mut bytes, mut count) = (0, 0);
-        for message in batch.iter().filter(|message| message.error().is_none()) {
-            bytes += message.key().map_or(0, <[u8]>::len);
-            bytes += message.value().map_or(0, <[u8]>::len);
-            count += 1;
-        }
-        Self { bytes: Vec::with_capacity(bytes), entries: Vec::with_capacity(count) }
-    }
-
-    fn add(&mut self, message: Message<'_>) {
-        let bytes = &mut self.bytes;
-        let mut store = |part: Option<&[u8]>| {
-            part.map(|part| {
-                bytes.extend_from_slice(part);
-                part.len()
-            })
-        };
-        let (key, value) = (store(message.key()), store(message.value()));
-        self.entries.push(Entry {
-            offset: message.offset(),
-            timestamp: message.timestamp(),
-            key,
-            value,
-            headers: headers(message),
-        });
-    }
-
-    fn hand_over(&mut self, source: SourceIndex, take: &mut dyn FnMut(Fetched)) {
-        if self.entries.is_empty() {
-            return;
-        }
-        let mut rest = Bytes::from(std::mem::take(&mut self.bytes));
-        let mut cut = |length: Option<usize>| length.map(|length| rest.split_to(length));
-        let records = self.entries.drain(..).map(|entry| Record {
-            offset: entry.offset,
-            timestamp: entry.timestamp,
-            key: cut(entry.key),
-            value: cut(entry.value),
-            headers: entry.headers,
-        });
-        let records = records.collect();
-        take(Fetched::Records { source, records });
-    }
-}
-
-fn headers(message: Message<'_>) -> Headers {
-    let mut headers = Vec::new();
-    message.each_header(&mut |name, value| {
-        headers.push(Header { name, value: value.map(Bytes::copy_from_slice) });
-    });
-    Headers::new(headers)
-}
-
 /// A lane has far fewer than 65,536 sources: partition numbers are 16 bits wide.
 fn source_index(index: usize) -> SourceIndex {
     SourceIndex(u16::try_from(index).unwrap_or(u16::MAX))
@@ -507,54 +473,6 @@ fn of_source(doing: &str, source: &Source, failure: &Failure) -> LogError {
     failure::of_call(&doing, failure)
 }
 
-fn gap(source: &Source, position: i64, low: i64) -> LogError {
-    LogError::Gap {
-        topic: source.options.topic.clone(),
-        partition: source.options.partition,
-        message: format!(
-            "offsets {position}–{} ({} records) are gone: the topic kept them too short. Set \
-             `on_gap: earliest` on this input to go on at {low} without them",
-            low - 1,
-            low - position
-        ),
-    }
-}
-
-fn after_gap(source: &Source, position: i64, low: i64) -> Result<i64, LogError> {
-    match source.options.on_gap {
-        OnGap::Fail => Err(gap(source, position, low)),
-        OnGap::Earliest => {
-            let (topic, partition) = (&source.options.topic, source.options.partition);
-            let lost = low - position;
-            warn!(topic, partition, from = position, to = low, lost, "records are gone");
-            Ok(low)
-        }
-    }
-}
-
-fn out_of_range(source: &Source, low: i64, high: i64) -> LogError {
-    let position = source.position;
-    if position < low {
-        return match source.options.on_gap {
-            OnGap::Fail => gap(source, position, low),
-            // The next start from the committed position skips the gap.
-            OnGap::Earliest => LogError::Doubt(format!(
-                "{}[{}]: records from {position} to {low} were deleted while they were read",
-                source.options.topic, source.options.partition
-            )),
-        };
-    }
-    LogError::Gap {
-        topic: source.options.topic.clone(),
-        partition: source.options.partition,
-        message: format!(
-            "the position is {position}, and the partition ends at {high}: the topic was deleted \
-             and made anew, or restored from a copy. Results of what it held before are committed; \
-             use another pipeline name to start on the new topic"
-        ),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -565,7 +483,7 @@ mod tests {
             topic: "in".to_owned(),
             partition: 0,
             start: Start::Earliest,
-            on_gap: OnGap::Fail,
+            on_gap: crate::options::OnGap::Fail,
         };
         let mut source = Source {
             topic: c_text("in").unwrap(),
@@ -575,6 +493,7 @@ mod tests {
             is_at_end: true,
             is_end_stale: false,
             needs_seek: false,
+            gap: None,
         };
         assert!(!source.advance(4));
         assert_eq!((source.position, source.is_at_end), (5, true));

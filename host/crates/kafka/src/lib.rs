@@ -10,6 +10,7 @@ pub mod admin;
 mod consumer;
 mod failure;
 mod ffi;
+mod gap;
 mod journal;
 pub mod log;
 mod offsets;

@@ -22,6 +22,7 @@ mod journal;
 pub mod key_watch;
 mod lane_thread;
 pub mod look;
+pub mod partition_watch;
 pub mod reload;
 pub mod revisions;
 pub mod setup;

@@ -307,6 +307,7 @@ fn add_input(total: &mut InputCounts, counts: &InputCounts) {
     total.dropped_null_key += counts.dropped_null_key;
     total.dropped_late += counts.dropped_late;
     total.skew_ignored += counts.skew_ignored;
+    total.lost += counts.lost;
     for (reason, count) in &counts.dead_letters {
         match total.dead_letters.iter_mut().find(|(known, _)| known == reason) {
             Some((_, sum)) => *sum += count,

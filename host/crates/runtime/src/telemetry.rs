@@ -60,6 +60,7 @@ metrics_table! {
     WATERMARK_HOLDER Gauge Count "dovetail_watermark_holder" ["input", "partition"] "1 for a source that holds its lane's watermark.";
     LATE_RECORDS Counter Count "dovetail_late_records_total" ["input"] "Records at or before the lane's watermark on arrival.";
     DROPPED_RECORDS Counter Count "dovetail_dropped_records_total" ["input", "reason"] "Records dropped by a rule of the configuration.";
+    LOST_RECORDS Counter Count "dovetail_lost_records_total" ["input"] "Offsets jumped over because the topic had deleted the records there (`on_gap: earliest`).";
     SKEW_IGNORED Counter Count "dovetail_watermark_skew_ignored_total" ["input"] "Records too far ahead of the clock to move time.";
     DEAD_LETTERS Counter Count "dovetail_dead_letters_total" ["input", "reason"] "Records and timers that could not be processed; `input` is empty for a timer.";
     COPARTITION_VIOLATIONS Counter Count "dovetail_copartition_violations_total" ["input"] "Records whose key was seen under another partition number before.";
@@ -114,6 +115,7 @@ pub fn publish_report(
         count(INPUT_BYTES, counts.bytes);
         count(LATE_RECORDS, counts.late);
         count(SKEW_IGNORED, counts.skew_ignored);
+        count(LOST_RECORDS, counts.lost);
         for (reason, value) in
             [("null_key", counts.dropped_null_key), ("late", counts.dropped_late)]
         {

@@ -229,6 +229,7 @@ fn fetch(
             }
             Fetched::AtEnd { source, position } => Event::AtEnd { source, position },
             Fetched::Unknown { source } => Event::Unknown { source },
+            Fetched::Gap { source, position, lost } => Event::Gap { source, position, lost },
             Fetched::Ended { source } => Event::Ended { source },
         };
         lane.step(now, event, effects);

@@ -80,6 +80,8 @@ pub struct InputCounts {
     pub dropped_late: u64,
     /// Records too far in the future to move time.
     pub skew_ignored: u64,
+    /// Offsets that were jumped over because the records there were gone.
+    pub lost: u64,
     /// Dead letters by reason.
     pub dead_letters: Vec<(Reason, u64)>,
 }

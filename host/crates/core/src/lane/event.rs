@@ -29,6 +29,16 @@ pub enum Event {
         /// The source.
         source: SourceIndex,
     },
+    /// A source goes on at another position than it stood at: what was there is gone. Comes before
+    /// anything else of the source.
+    Gap {
+        /// The source.
+        source: SourceIndex,
+        /// The next offset.
+        position: i64,
+        /// How many offsets were jumped over.
+        lost: u64,
+    },
     /// A bounded source has nothing left and never will.
     Ended {
         /// The source.

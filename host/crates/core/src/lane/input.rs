@@ -56,6 +56,17 @@ impl Lane {
         self.is_watermark_stale = true;
     }
 
+    /// The jump is committed as work is, so that nobody goes back to where nothing is.
+    pub(super) fn gap(&mut self, source: SourceIndex, position: i64, lost: u64) {
+        let now = self.now();
+        let track = &mut self.tracks[usize::from(source.0)];
+        track.position = position;
+        track.end_position = None;
+        let input = usize::from(track.source.input.0);
+        self.counts.inputs[input].lost += lost;
+        self.opened_at.get_or_insert(now);
+    }
+
     pub(super) fn ended(&mut self, source: SourceIndex) {
         let at = usize::from(source.0);
         self.heads.ended(at);

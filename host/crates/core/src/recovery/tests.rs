@@ -171,11 +171,24 @@ fn foreign_or_differing_metadata_halts() {
     let foreign = Some(CommittedOffset { position: 1, metadata: "x".into() });
     assert!(matches!(decided(foreign, journal(0..=1), None), Plan::Halt(_)));
     let facts = Facts {
-        committed: vec![offset(1, 101), None],
+        committed: vec![offset(1, 101), offset(0, 100)],
         journal: journal(0..=1),
         ..Facts::default()
     };
     assert!(matches!(decide(&facts), Plan::Halt(_)));
+}
+
+#[test]
+fn offsets_that_a_broker_forgot_with_a_deleted_topic_are_repaired() {
+    let facts = Facts {
+        committed: vec![None, offset(1, 101)],
+        journal: journal(0..=1),
+        ..Facts::default()
+    };
+    assert_eq!(decide(&facts), resume(1, true));
+    let facts = Facts { journal: JournalFacts::default(), stored: stored(1), ..facts };
+    assert!(facts.wants_last());
+    assert_eq!(decide(&Facts { last: Some(fact(1)), ..facts }), resume(1, true));
 }
 
 #[test]

@@ -51,6 +51,24 @@ fn the_first_epoch_shows_ownership_and_an_empty_one_is_not_committed() {
 }
 
 #[test]
+fn a_jump_over_lost_records_is_committed_without_any_record_and_counted() {
+    let mut harness = Harness::with_options(count, never_idle);
+    harness.add(0, Some("k"), Some(1), "x");
+    harness.settle();
+    harness.commit();
+    // Forward behind what was deleted; back to the beginning of a topic that was made anew.
+    for (position, lost) in [(500, 499), (0, 0)] {
+        harness.crash();
+        harness.step(Event::Gap { source: SourceIndex(0), position, lost });
+        harness.commit();
+        harness.crash();
+        assert_eq!(harness.lane().status().sources[0].position, position);
+    }
+    let lost: u64 = harness.reports.iter().map(|report| report.inputs[0].lost).sum();
+    assert_eq!(lost, 499);
+}
+
+#[test]
 fn an_epoch_ends_by_time_records_and_bytes() {
     let mut harness = Harness::with_options(count, |options| options.commit.max_records = 2);
     for time in 1..=4 {
