@@ -39,7 +39,8 @@ pub enum Bug {
     JournalReadUncommitted,
     /// Inputs are read without regard to transactions.
     InputReadUncommitted,
-    /// A commit in doubt is tried again as a new transaction of the same producer.
+    /// A commit in doubt is aborted, taken as aborted because that was answered, and tried again as
+    /// a new transaction of the same producer.
     RetryOnSameProducer,
     /// A commit in doubt is taken as done.
     DoubtTakenAsCommitted,

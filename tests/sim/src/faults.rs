@@ -81,7 +81,8 @@ pub enum Meddling {
     DiskOfOtherHistory,
     /// The state directory is ahead of everything that was committed.
     DiskAhead,
-    /// Journal and offsets are set back by that many epochs; the disks are gone.
+    /// Journal and offsets are set back to that many epochs before the newest checkpoint; the disks
+    /// are gone.
     Regressed(u64),
     /// Every input gets another partition.
     PartitionAdded,

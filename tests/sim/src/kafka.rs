@@ -80,6 +80,7 @@ pub struct Transactional {
     pub state: TransactionState,
     /// When the open transaction began.
     pub began_at: i64,
+    used_at: i64,
     partitions: BTreeSet<Place>,
     /// Markers not yet written.
     unmarked: BTreeSet<Place>,
@@ -109,6 +110,10 @@ pub struct Kafka {
     transactional: BTreeMap<u16, Transactional>,
     /// The coordinators are away until then.
     pub coordinator_up_at: i64,
+    /// How long offsets and transactional ids that nobody uses are kept, ms; `None` = for ever.
+    pub retention: Option<i64>,
+    /// Transactional ids that a producer had in use when they expired.
+    pub expired_ids: u64,
 }
 
 /// The producer id of a lane's transactional id.
@@ -120,6 +125,7 @@ pub fn producer_of(lane: u16) -> u64 {
 impl Kafka {
     /// Makes the topics.
     pub fn prepare_places(&mut self, knobs: &Knobs) {
+        self.retention = knobs.retention;
         for (input, partition) in workload::sources(knobs) {
             self.log(Place::Input(input, partition));
         }
@@ -191,11 +197,16 @@ impl Kafka {
             {
                 Answer::Away
             }
-            Request::Init { lane } => self.init(lane, follow),
+            Request::Init { lane } => self.init(now, lane, follow),
             Request::Add { lane, epoch, places } => self.add(now, lane, epoch, places, follow),
             Request::Offsets { lane, epoch, offsets } => self.offsets(lane, epoch, offsets),
             Request::End { lane, epoch, is_commit } => self.end(lane, epoch, is_commit, follow),
-            Request::FetchOffsets { sources, is_stable } => self.fetch_offsets(&sources, is_stable),
+            Request::FetchOffsets { sources, is_stable } => {
+                if let Some(retention) = self.retention {
+                    self.group.expire(now - retention);
+                }
+                self.fetch_offsets(&sources, is_stable)
+            }
         }
     }
 
@@ -219,14 +230,16 @@ impl Kafka {
             epoch: 0,
             state: TransactionState::Idle,
             began_at: 0,
+            used_at: 0,
             partitions: BTreeSet::new(),
             unmarked: BTreeSet::new(),
             contents: Contents::default(),
         })
     }
 
-    fn init(&mut self, lane: u16, follow: &mut Vec<Follow>) -> Answer {
+    fn init(&mut self, now: i64, lane: u16, follow: &mut Vec<Follow>) -> Answer {
         let transactional = self.transactional(lane);
+        transactional.used_at = now;
         match transactional.state {
             TransactionState::Idle => {
                 transactional.epoch += 1;
@@ -249,10 +262,19 @@ impl Kafka {
         places: Vec<Place>,
         follow: &mut Vec<Follow>,
     ) -> Answer {
+        let retention = self.retention.unwrap_or(i64::MAX);
         let transactional = self.transactional(lane);
         if transactional.epoch != epoch {
             return Answer::Fenced;
         }
+        // The id is forgotten, and with it the producer: the next one has another.
+        if now - transactional.used_at > retention && transactional.state == TransactionState::Idle
+        {
+            transactional.epoch += 1;
+            self.expired_ids += 1;
+            return Answer::Fenced;
+        }
+        transactional.used_at = now;
         match transactional.state {
             TransactionState::Prepared { .. } => return Answer::Concurrent,
             TransactionState::Ongoing => {}
@@ -368,7 +390,7 @@ impl Kafka {
             transactional.state = TransactionState::Idle;
         }
         match place {
-            Place::Offsets => self.group.mark(producer_of(lane), is_commit),
+            Place::Offsets => self.group.mark(now, producer_of(lane), is_commit),
             Place::Input(..) | Place::Output(..) | Place::Journal(_) => {
                 self.log(place).mark(producer_of(lane), is_commit);
             }

@@ -19,6 +19,7 @@ use dovetail_core::{
 };
 use dovetail_runtime::{
     CheckpointSetup, FatalCause, Handle, LaneSetup, PipelineSetup, Revision,
+    claim::Claim,
     driver::{Advance, LaneDriver, LaneEnd},
     handle::LanePort,
     key_watch::KeyWatch,
@@ -185,6 +186,7 @@ impl World {
             setup.options.commit.keepalive_every = i64::MAX;
         }
         let (desk, jobs) = Desk::new(knobs.lanes);
+        let claim = Arc::new(Claim::default());
         self.objects.copy();
         let keys = Arc::new(KeyWatch::new(setup.names()));
         let mut ports = Vec::new();
@@ -212,6 +214,7 @@ impl World {
             });
             let keys = Arc::clone(&keys);
             let driver = LaneDriver::new(parts, setup.clone(), (port, commands), keys, attempts)
+                .with_claim(Arc::clone(&claim))
                 .with_checkpointer(jobs.clone());
             let wake_at = self.now + self.rng.range(0, 5);
             slots.push(Slot { driver: Some(driver), wake_at, ..Slot::default() });

@@ -70,6 +70,8 @@ struct Sum {
     faults: BTreeMap<&'static str, u64>,
     rows: BTreeMap<Row, u64>,
     looked: BTreeMap<&'static str, u64>,
+    /// Of all traces together.
+    hash: u64,
     failed: Option<(Plan, String)>,
 }
 
@@ -77,6 +79,7 @@ impl Sum {
     fn add(&mut self, outcome: &Outcome) {
         let counts = &outcome.counts;
         self.runs += 1;
+        self.hash ^= outcome.hash;
         self.halted += u64::from(outcome.halted.is_some());
         self.events += outcome.events;
         self.virtual_ms += outcome.took;
@@ -95,6 +98,7 @@ impl Sum {
             ("ends of transactions that came in a later one", counts.held_ends),
             ("rows that rotted", counts.rotten),
             ("switches to another revision", counts.switches),
+            ("transactional ids expired in use", counts.expired_ids),
             ("checkpoints published", counts.checkpoints),
             ("directories restored from a checkpoint", counts.restores),
             ("journals trimmed", counts.trims),
@@ -117,6 +121,7 @@ impl Sum {
 
     fn with(mut self, other: Self) -> Self {
         self.runs += other.runs;
+        self.hash ^= other.hash;
         self.halted += other.halted;
         self.events += other.events;
         self.virtual_ms += other.virtual_ms;
@@ -141,7 +146,7 @@ impl Sum {
     fn print(&self, took: Duration) {
         println!(
             "{} seeds in {:.1} s ({:.0}/s), {} halted as they had to; {} records, {} timers, {} \
-             events, {:.1} h of virtual time",
+             events, {:.1} h of virtual time; traces {:016x}",
             self.runs,
             took.as_secs_f64(),
             self.runs as f64 / took.as_secs_f64(),
@@ -149,7 +154,8 @@ impl Sum {
             self.records,
             self.timers,
             self.events,
-            self.virtual_ms as f64 / 3_600_000.0
+            self.virtual_ms as f64 / 3_600_000.0,
+            self.hash
         );
         for (name, count) in &self.counts {
             println!("  {count:>10} {name}");

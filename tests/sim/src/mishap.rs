@@ -262,6 +262,11 @@ impl World {
             }
             effect = Effect::MayHalt;
         }
+        let is_trimmed = meddling == Meddling::JournalTrimmed;
+        // What was trimmed, checkpoints replace.
+        if is_trimmed && (0..self.plan.knobs.lanes).all(|lane| self.is_covered(lane)) {
+            return Effect::GoesOn;
+        }
         effect
     }
 
@@ -322,27 +327,20 @@ impl World {
         Effect::MustHalt
     }
 
-    /// Journal and offsets lose the same last epochs; a checkpoint tells that they were there.
+    /// Journal and offsets lose the epochs from so many before the newest checkpoint on, which tells
+    /// that they were there.
     fn regress(&mut self, epochs: u64) -> Effect {
-        let back = usize::try_from(epochs).unwrap_or(usize::MAX);
-        let targets: Vec<Option<u64>> = self
-            .histories
-            .iter()
-            .map(|history| {
-                let at = history.epochs.len().checked_sub(back + 1)?;
-                Some(history.epochs[at].record.epoch.0)
+        let lanes = 0..self.plan.knobs.lanes;
+        let targets: Option<Vec<(u16, u64)>> = lanes
+            .map(|lane| {
+                let newest = self.objects.manifests(lane).next()?.id.epoch.0;
+                (newest > 0).then(|| (lane, newest.saturating_sub(epochs)))
             })
             .collect();
-        let tells = (0_u16..).zip(&targets).all(|(lane, target)| {
-            let newest = self.objects.manifests(lane).next();
-            target.is_some_and(|target| newest.is_some_and(|it| it.id.epoch.0 > target))
-        });
-        if !tells {
-            return Effect::None;
-        }
-        for lane in 0..self.plan.knobs.lanes {
-            let epochs = &self.histories[usize::from(lane)].epochs;
-            let kept = &epochs[epochs.len() - back - 1];
+        let Some(targets) = targets else { return Effect::None };
+        for (lane, target) in targets {
+            let at = usize::try_from(target).unwrap_or(usize::MAX);
+            let Some(kept) = self.histories[usize::from(lane)].epochs.get(at) else { continue };
             let (offsets, next) = (kept.offsets.clone(), kept.journal_next);
             self.commit_offsets(&offsets);
             self.kafka.log(Place::Journal(lane)).truncate(next);

@@ -156,6 +156,7 @@ impl World {
             self.is_complete().map_err(|why| format!("I10: {why}"))?;
             check_topics(&self.histories, &mut self.kafka)?;
             self.check_alive()?;
+            self.counts.expired_ids += self.kafka.expired_ids;
             self.judge_by_input()?;
         }
         Ok(())

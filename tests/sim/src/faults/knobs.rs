@@ -48,6 +48,9 @@ pub struct Knobs {
     /// An idle lane commits that often, ms; as in production if none is said.
     #[serde(default)]
     pub keepalive_every: Option<i64>,
+    /// How long brokers keep offsets and transactional ids that nobody uses, ms.
+    #[serde(default)]
+    pub retention: Option<i64>,
     /// Whether inputs go on behind records that were deleted (`on_gap: earliest`).
     #[serde(default)]
     pub skips_gaps: bool,
@@ -97,6 +100,7 @@ impl Knobs {
         let partitions = lanes + u16::try_from(rng.range(0, 2)).unwrap_or(0);
         let job = rng.pick(&[Job::Payment, Job::Ledger]);
         let is_tidy = rng.percent(60);
+        let keepalive_every = rng.pick(&[None, None, Some(500), Some(3_000)]);
         let (latency, slow) = rng.pick(&[(5, 1), (5, 1), (5, 1), (40, 8), (80, 16)]);
         Self {
             job,
@@ -121,7 +125,8 @@ impl Knobs {
             request_timeout: rng.pick(&[100, 300, 1_000]).max(3 * latency),
             fetch_max: rng.pick(&[1, 5, 50, 500]),
             sync_percent: rng.pick(&[0, 10, 50, 100]),
-            keepalive_every: rng.pick(&[None, None, Some(500), Some(3_000)]),
+            keepalive_every,
+            retention: keepalive_every.map(|every| every + 60 * latency + 5_000),
             skips_gaps: rng.percent(30),
             latency,
             checkpoints: rng.percent(60).then(|| CheckpointKnobs::draw(rng)),

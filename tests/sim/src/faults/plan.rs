@@ -38,7 +38,7 @@ impl Plan {
     #[must_use]
     pub fn draw(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
-        let knobs = Knobs::draw(&mut rng);
+        let mut knobs = Knobs::draw(&mut rng);
         let mut faults = Vec::new();
         if knobs.takes_checkpoints() && rng.percent(8) {
             for _ in 0..rng.range(1, 3) {
@@ -53,7 +53,13 @@ impl Plan {
                 faults.push(Fault { at, kind: fault(group, &mut rng, &knobs) });
             }
         }
+        if rng.percent(3) {
+            // Two processes start at once.
+            faults.push(Fault { at: rng.range(1, 60), kind: FaultKind::SecondOwner(1) });
+        }
         if !faults.iter().all(Fault::disturbs_store) && rng.percent(20) {
+            // Of offsets that expire as well nobody would know.
+            knobs.retention = None;
             let at = rng.range(knobs.span / 2, knobs.span + 3_000);
             faults.push(Fault { at, kind: FaultKind::Meddle(meddling(&mut rng)) });
         }
@@ -182,7 +188,7 @@ fn passing(rng: &mut Rng) -> StoreFault {
 }
 
 fn meddling(rng: &mut Rng) -> Meddling {
-    match rng.below(21) {
+    match rng.below(23) {
         0 | 1 => Meddling::GroupDeleted,
         2 => Meddling::OffsetsSetBack(rng.pick(&[1, 2, 5])),
         3 => Meddling::ForeignMetadata,
@@ -197,7 +203,7 @@ fn meddling(rng: &mut Rng) -> Meddling {
         13 => Meddling::DiskOfOtherHistory,
         14 => Meddling::InputTrimmed,
         15 => Meddling::InputRecreated,
-        16 => Meddling::Regressed(rng.pick(&[1, 3, 6])),
+        16 | 19 | 20 => Meddling::Regressed(rng.pick(&[2, 6, 12])),
         17 => Meddling::CheckpointForeign,
         18 => Meddling::PartitionAdded,
         _ => Meddling::DiskAhead,

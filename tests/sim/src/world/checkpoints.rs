@@ -12,12 +12,13 @@ use dovetail_core::{
     recovery::{Facts, Plan as Decision},
 };
 
-use super::{Shared, World};
+use super::{Event, Shared, World};
 use crate::{
     bugs::Bug,
     disk::image::Image,
     faults::StoreFault,
     history::Rows,
+    kafka::{Place, Request},
     objects::Trouble,
     rows::{Row, row_of},
 };
@@ -101,9 +102,15 @@ impl World {
         }
     }
 
-    /// Returns whether a process uploads, trims or collects.
+    /// Returns whether a process uploads, trims or collects, or what it asked for is on its way.
     fn is_storing(&self) -> bool {
-        self.machines.iter().any(|machine| machine.desk.as_ref().is_some_and(|it| it.is_busy()))
+        let is_trim =
+            |event: &Event| matches!(event, Event::Arrive { request: Request::Trim { .. }, .. });
+        self.events.values().any(is_trim)
+            || self
+                .machines
+                .iter()
+                .any(|machine| machine.desk.as_ref().is_some_and(|it| it.is_busy()))
     }
 
     /// Something happens to the checkpoint store; false = later, because a process is just looking
@@ -162,7 +169,7 @@ impl World {
 
     /// Returns whether a lane can be restored without its disk.
     pub(crate) fn is_covered(&mut self, lane: u16) -> bool {
-        let start = self.kafka.log(crate::kafka::Place::Journal(lane)).start;
+        let start = self.kafka.log(Place::Journal(lane)).start;
         start == 0
             || self.objects.manifests(lane).any(|manifest| {
                 manifest.journal_next >= start

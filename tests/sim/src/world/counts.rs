@@ -39,6 +39,8 @@ pub struct Counts {
     pub turns: u64,
     /// Commits that came while nothing failed but the checkpoint store.
     pub paces: u64,
+    /// Transactional ids that expired while a producer had them.
+    pub expired_ids: u64,
     /// Runs that were judged at their end.
     pub ends: u64,
     /// Checkpoints that were published.
