@@ -103,7 +103,8 @@ fn a_burst_of_timers_is_cut_by_epochs_a_checkpoint_and_a_kill_and_fires_each_onc
     const TIMERS: i64 = 100_000;
     let pipeline = Pipeline::create(1);
     let client = &pipeline.client;
-    let text = with_store(&pipeline, "commit: { every: 25ms }\n");
+    // Fifty epochs or more for the burst, however fast or slow the machine is.
+    let text = with_store(&pipeline, "commit: { every: 25ms, max_records: 2000 }\n");
     let file = pipeline.file("pipeline.yaml", &text);
     let orders: Vec<Record> = (0..TIMERS)
         .map(|number| order(&format!("o{number}"), BASE + number * HOUR / TIMERS, 1))
@@ -118,8 +119,9 @@ fn a_burst_of_timers_is_cut_by_epochs_a_checkpoint_and_a_kill_and_fires_each_onc
     client.produce(&pipeline.topic("orders"), &[order("last", BASE + 2 * HOUR, 1)]).unwrap();
     let none = payment("none", BASE + 2 * HOUR, 0, 1);
     client.produce(&pipeline.topic("payments"), &[none]).unwrap();
-    // The first epoch shows ownership; this is one in the midst of the burst.
-    let at = AtStep { step: "begun", count: 4, signal: "KILL", after: Duration::ZERO };
+    // In the midst of the burst: before it come the epochs that show ownership, at the start and
+    // one, two, four ... seconds later.
+    let at = AtStep { step: "begun", count: 15, signal: "KILL", after: Duration::ZERO };
     let mut killed = Host::start_at_step(&file, &at);
     assert_eq!(killed.wait_exit(LIMIT), None, "{}", killed.text());
     let results = pipeline.topic("results");
