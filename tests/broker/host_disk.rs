@@ -7,7 +7,7 @@
 use std::process::Command;
 
 use crate::host_process::{Host, LIMIT, Pipeline, get, wait_until};
-use crate::host_stream::{Random, Stream};
+use crate::host_stream::{Feed, Random, Stream};
 
 /// Of each topic.
 const ORDERS: u64 = 10_000;
@@ -31,19 +31,13 @@ fn a_full_disk_is_waited_for_and_loses_and_repeats_nothing() {
     let store = store.display();
     let text =
         format!("{}checkpoint: {{ every: 500ms, store: \"file://{store}\" }}\n", pipeline.text());
-    let mut pieces = stream.orders.chunks(PIECE).zip(stream.payments.chunks(PIECE));
-    let mut produce = || {
-        if let Some((orders, payments)) = pieces.next() {
-            client.produce(&pipeline.topic("orders"), orders).unwrap();
-            client.produce(&pipeline.topic("payments"), payments).unwrap();
-        }
-    };
+    let mut feed = Feed::new(&pipeline, &stream);
     let host = Host::start_on_a_disk_that_fills(&pipeline.file("pipeline.yaml", &text));
     let admin = host.wait_for_lanes();
     let mut fill = |host: &Host| {
         limit_files(host, "0");
         wait_until("the message", || {
-            produce();
+            feed.piece(PIECE);
             let (code, said) = get(&admin, "/readyz");
             code == 503 && said.contains("state/lane-000") && said.contains("File too large")
         });
@@ -55,10 +49,7 @@ fn a_full_disk_is_waited_for_and_loses_and_repeats_nothing() {
     host.kill();
 
     let host = pipeline.run_text("pipeline.yaml", &text);
-    pieces.for_each(|(orders, payments)| {
-        client.produce(&pipeline.topic("orders"), orders).unwrap();
-        client.produce(&pipeline.topic("payments"), payments).unwrap();
-    });
+    feed.rest();
     let [results, late] = ["results", "late"].map(|name| pipeline.topic(name));
     client.wait_for(&results, stream.results.len(), LIMIT).unwrap();
     client.wait_for(&late, stream.late.len(), LIMIT).unwrap();

@@ -329,6 +329,11 @@ impl Host {
         lock(&self.said.0).has_ended
     }
 
+    /// Whether it ends within that time.
+    pub(crate) fn ends_within(&self, limit: Duration) -> bool {
+        self.wait_until(limit, |said| said.has_ended).has_ended
+    }
+
     /// Waits for its end; returns the exit code, `None` after a signal.
     pub(crate) fn wait_exit(&mut self, limit: Duration) -> Option<i32> {
         let has_ended = self.wait_until(limit, |said| said.has_ended).has_ended;

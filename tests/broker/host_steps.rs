@@ -1,13 +1,13 @@
-//! Goal: whatever step of a commit a process dies after, no result is lost or repeated. Method: the
-//! host with a second subscriber that kills the process when a step is reported
-//! (`dovetail-at-step`); a stream whose results are known.
+//! Goal: whatever step of a commit, a checkpoint or a restore a process dies after, no result is lost
+//! or repeated. Method: the host with a second subscriber that kills the process when a step is
+//! reported (`dovetail-at-step`); a stream whose results are known.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use dovetail_tests::broker::Record;
+use tempfile::TempDir;
 
 use crate::host_process::{AtStep, Host, LIMIT, Pipeline};
-use crate::host_stream::{Random, Stream, size};
+use crate::host_stream::{Feed, Random, Stream, size};
 
 const PARTITIONS: u16 = 4;
 /// Of each topic, for each process that dies.
@@ -32,19 +32,22 @@ fn a_process_that_dies_between_any_two_steps_of_a_commit_loses_and_repeats_nothi
     let pipeline = Pipeline::create(i32::from(PARTITIONS));
     // Many epochs, however slow the machine is.
     let text = format!("{}commit: {{ max_records: 100 }}\n", pipeline.text());
-    let size = stream.orders.len().div_ceil(deaths.len());
-    let mut parts = stream.orders.chunks(size).zip(stream.payments.chunks(size));
+    let each = stream.orders.len().div_ceil(deaths.len());
+    let mut feed = Feed::new(&pipeline, &stream);
     for death in deaths {
-        let (orders, payments) = parts.next().unwrap();
-        produce(&pipeline, orders, payments);
+        feed.piece(each);
         println!("{death:?}");
         let file = pipeline.file("pipeline.yaml", &text);
         let mut host = Host::start_at_step(&file, &death);
         assert_eq!(host.wait_exit(LIMIT), None, "{death:?} did not come:\n{}", host.text());
     }
-    assert!(parts.next().is_none());
 
     let host = pipeline.run_text("pipeline.yaml", &text);
+    check(&pipeline, &stream, host);
+}
+
+/// Reads what must come, with the process that goes on, and stops that.
+fn check(pipeline: &Pipeline, stream: &Stream, host: Host) {
     let [results, late] = ["results", "late"].map(|name| pipeline.topic(name));
     pipeline.client.wait_for(&results, stream.results.len(), LIMIT).unwrap();
     pipeline.client.wait_for(&late, stream.late.len(), LIMIT).unwrap();
@@ -70,7 +73,46 @@ fn deaths(random: &mut Random) -> Vec<AtStep> {
     after_each.into_iter().chain(committing.take(COMMITTING.0)).collect()
 }
 
-fn produce(pipeline: &Pipeline, orders: &[Record], payments: &[Record]) {
-    pipeline.client.produce(&pipeline.topic("orders"), orders).unwrap();
-    pipeline.client.produce(&pipeline.topic("payments"), payments).unwrap();
+/// Steps of checkpoints and restores, and after which of so many reports at most a process dies.
+const CHECKPOINT_STEPS: [(&str, u64); 5] =
+    [("kept", 10), ("published", 3), ("unlisted", 1), ("trimmed", 2), ("fetched", 4)];
+/// Records of each topic that come at once.
+const PIECE: usize = 50;
+
+#[test]
+fn a_process_that_dies_between_two_steps_of_a_checkpoint_or_restore_loses_and_repeats_nothing() {
+    let mut random = Random::new();
+    let rounds = usize::try_from(size(ROUNDS)).unwrap();
+    let stream = Stream::generate(&mut random, 50_000 * size(ROUNDS), 5, 2);
+    let pipeline = Pipeline::create(2);
+    // On another device than the state directory: only then the journal is trimmed.
+    let store = TempDir::new_in("/dev/shm").unwrap();
+    let store = store.path().display();
+    let text = format!(
+        "{}commit: {{ max_records: 100 }}\n\
+         checkpoint: {{ every: 200ms, keep: 2, store: \"file://{store}\" }}\n",
+        pipeline.text()
+    );
+    let mut feed = Feed::new(&pipeline, &stream);
+    for (step, most) in CHECKPOINT_STEPS.into_iter().cycle().take(CHECKPOINT_STEPS.len() * rounds) {
+        let count = 1 + random.below(most);
+        let death = AtStep { step, count, signal: "KILL", after: Duration::ZERO };
+        println!("{death:?}");
+        let file = pipeline.file("pipeline.yaml", &text);
+        let mut host = Host::start_at_step(&file, &death);
+        let begin = Instant::now();
+        // A checkpoint is taken when something was committed since the last one.
+        while !host.ends_within(Duration::from_millis(200)) {
+            assert!(begin.elapsed() < LIMIT, "{death:?} did not come:\n{}", host.text());
+            feed.piece(PIECE);
+        }
+        assert_eq!(host.wait_exit(LIMIT), None, "{}", host.text());
+        // Most starts have to restore: the journal begins behind what the process has kept.
+        if step != "kept" {
+            pipeline.delete_state();
+        }
+    }
+    feed.rest();
+    let host = pipeline.run_text("pipeline.yaml", &text);
+    check(&pipeline, &stream, host);
 }

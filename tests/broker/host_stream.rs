@@ -8,6 +8,8 @@ use dovetail_core::key::murmur2_partition;
 use dovetail_tests::broker::Record;
 use serde_json::{Value, json};
 
+use crate::host_process::Pipeline;
+
 /// 2026-01-01T00:00:00Z.
 pub(crate) const BASE: i64 = 1_767_225_600_000;
 /// How far from its order a payment may be, ms.
@@ -138,6 +140,32 @@ fn compare<K: Ord + std::fmt::Debug, V: PartialEq + std::fmt::Debug>(
         wrong.len(),
         &wrong[..wrong.len().min(5)]
     );
+}
+
+/// Produces a stream piece by piece, both topics alike.
+pub(crate) struct Feed<'a> {
+    pipeline: &'a Pipeline,
+    orders: &'a [Record],
+    payments: &'a [Record],
+}
+
+impl<'a> Feed<'a> {
+    pub(crate) fn new(pipeline: &'a Pipeline, stream: &'a Stream) -> Self {
+        Self { pipeline, orders: &stream.orders, payments: &stream.payments }
+    }
+
+    /// Produces so many of each topic, or what is left.
+    pub(crate) fn piece(&mut self, count: usize) {
+        for (name, rest) in [("orders", &mut self.orders), ("payments", &mut self.payments)] {
+            let (piece, after) = rest.split_at(count.min(rest.len()));
+            self.pipeline.client.produce(&self.pipeline.topic(name), piece).unwrap();
+            *rest = after;
+        }
+    }
+
+    pub(crate) fn rest(mut self) {
+        self.piece(usize::MAX);
+    }
 }
 
 pub(crate) fn value(record: &Record) -> Value {

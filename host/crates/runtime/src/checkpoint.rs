@@ -106,6 +106,7 @@ pub fn upload(
         if !there.contains(&(file.hash, file.bytes)) {
             let content = frozen.open(&file.name).map_err(UploadError::Frozen)?;
             store.put(context.lane, &file, &mut Guarded { content, give_up: context.give_up })?;
+            trace_step(context.lane, "kept");
             new_bytes += file.bytes;
         }
         files.push(file);
@@ -114,7 +115,13 @@ pub fn upload(
     let manifest = manifest(head, files, context);
     check_kept(store, &manifest)?;
     let manifest = publish(store, manifest)?;
+    trace_step(context.lane, "published");
     Ok(Uploaded { manifest, new_bytes })
+}
+
+/// Says which step of a checkpoint or of a restore is done.
+fn trace_step(lane: LaneId, step: &str) {
+    tracing::trace!(lane = lane.0, step, "a step of a checkpoint is done");
 }
 
 fn frozen_head(frozen: &mut dyn Frozen) -> Result<StoredHead, UploadError> {
@@ -195,6 +202,7 @@ pub fn tidy(
     let (kept, gone) = split_kept(&ids, keep);
     for id in gone {
         store.remove_manifest(*id)?;
+        trace_step(lane, "unlisted");
     }
     let kept: Vec<Manifest> =
         kept.iter().map(|id| store.manifest(*id)).collect::<Result<_, _>>()?;
@@ -209,6 +217,7 @@ pub fn tidy(
             check_kept(store, manifest)?;
         }
         trimmer(before)?;
+        trace_step(lane, "trimmed");
     }
     Ok(())
 }
@@ -250,6 +259,7 @@ pub fn restore(
         progress();
         let target = into.create(&file.name)?;
         fetch(store, manifest.id.lane, file, target)?;
+        trace_step(manifest.id.lane, "fetched");
     }
     into.finish()?;
     Ok(())
