@@ -10,7 +10,7 @@ use crate::host_process::{Host, LIMIT, Pipeline, get, wait_until};
 use crate::host_stream::{Feed, Random, Stream};
 
 /// Of each topic.
-const ORDERS: u64 = 10_000;
+const ORDERS: u64 = 40_000;
 /// Records of each topic that come at once.
 const PIECE: usize = 50;
 

@@ -143,7 +143,7 @@ fn misbehaving(pipeline: &Pipeline) -> String {
     let (name, brokers) = (&pipeline.name, pipeline.brokers());
     format!(
         "pipeline: {name}\n\
-         kafka: {{ brokers: \"{brokers}\", transaction_timeout: 3s }}\n\
+         kafka: {{ brokers: \"{brokers}\", transaction_timeout: 8s }}\n\
          inputs:\n\
          \x20 records:\n\
          \x20   topic: {name}.orders\n\
@@ -152,7 +152,7 @@ fn misbehaving(pipeline: &Pipeline) -> String {
          \x20   start: earliest\n\
          plugin:\n\
          \x20 file: plugin.wasm\n\
-         \x20 limits: {{ deadline: 5s }}\n\
+         \x20 limits: {{ deadline: 12s }}\n\
          outputs:\n\
          \x20 main: {{ topic: {name}.results }}\n\
          \x20 late: {{ topic: {name}.late }}\n\
@@ -188,7 +188,7 @@ fn a_call_longer_than_a_transaction_may_last_costs_its_lane_nothing_else() {
         wait_until("a result of the other lane", || count(client, "results") >= meanwhile);
         count(client, "dead-letters") == 1
     });
-    assert!(meanwhile > 2, "{meanwhile} results of the other lane");
+    assert!(meanwhile > 1, "no result of the other lane before the dead letter");
     let results = client.wait_for(&pipeline.topic("results"), meanwhile + 1, LIMIT).unwrap();
     let status = wait_for_status(&admin, |status| status["outputs"]["main"] == meanwhile + 1);
     assert_eq!(status["lanes"][0]["recoveries"], 0, "{status:#}");

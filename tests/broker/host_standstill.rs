@@ -31,9 +31,7 @@ impl Standstill {
         let at = AtStep { step: "offsets", count: 20, signal: "STOP", after: Duration::ZERO };
         let host = Host::start_at_step(&pipeline.file("pipeline.yaml", &text), &at);
         host.wait_for_standstill();
-        let still = Self { pipeline, stream, text, host };
-        assert!(still.is_open());
-        still
+        Self { pipeline, stream, text, host }
     }
 
     fn is_open(&self) -> bool {
