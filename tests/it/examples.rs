@@ -52,6 +52,25 @@ fn quickstart_shows_results_a_timeout_a_late_record_and_a_dead_letter() {
 }
 
 #[test]
+fn every_join_runs_on_the_same_few_records() {
+    let said = run(&mut Command::new(top().join("examples/joins/run")));
+    let expected = [
+        ("interval-join", "8 records read, 5 to main"),
+        ("window-join", "8 records read, 6 to main"),
+        ("as-of", "7 records read, 4 to main"),
+        ("table-join", "6 records read, 6 to main"),
+        ("wide-row", "7 records read, 6 to main"),
+        ("all-of", "10 records read, 4 to main, 2 to unused"),
+        ("dedupe", "4 records read, 3 to main, 1 to duplicates"),
+    ];
+    for (name, summary) in expected {
+        let part = said.split(&format!("\n{name}: ")).nth(1).unwrap_or_default();
+        let found = part.lines().nth(1).unwrap_or_default();
+        assert_eq!(found.trim(), format!("finished: {summary}"), "{name} in:\n{said}");
+    }
+}
+
+#[test]
 fn pipeline_against_kafka_fits_its_plugin() {
     let folder = tempfile::tempdir().unwrap();
     let copy = |from: &str, to: &str| fs::copy(top().join(from), folder.path().join(to)).unwrap();
