@@ -38,6 +38,8 @@ pub struct Options {
     pub update: bool,
     /// What to play on.
     pub engine: Engine,
+    /// Keys of a case that another reader of the same form understands; others are refused.
+    pub foreign_keys: &'static [&'static str],
 }
 
 /// How one case ended.
@@ -177,10 +179,8 @@ pub fn run(options: &Options) -> Result<Outcome> {
     for file in files {
         let text = std::fs::read_to_string(&file)
             .with_context(|| format!("read the cases of {}", file.display()))?;
-        let cases = case::parse(&file, &text).map_err(|problems| Problems {
-            file: file.display().to_string(),
-            text: text.clone(),
-            problems,
+        let cases = case::parse(&file, &text, options.foreign_keys).map_err(|problems| {
+            Problems { file: file.display().to_string(), text: text.clone(), problems }
         })?;
         let mut unknown = Vec::new();
         for case in &cases {

@@ -9,6 +9,10 @@ mod dependency_rules;
 #[cfg(test)]
 mod examples;
 #[cfg(test)]
+mod limits;
+#[cfg(test)]
+mod replay;
+#[cfg(test)]
 mod sandbox;
 #[cfg(test)]
 mod scenarios;

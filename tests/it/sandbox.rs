@@ -4,6 +4,9 @@
 use std::{fs, path::PathBuf};
 
 use dovetail::sandbox::{Engine, Options, Outcome, run};
+use dovetail_sdk::{Context, Output, Plugin, Record, Setup, Timer};
+
+use crate::scenarios::native;
 
 /// A case file of the test's own.
 struct Cases {
@@ -26,8 +29,12 @@ impl Cases {
     }
 
     fn play(&self, update: bool) -> Outcome {
-        let engine = Engine { native: None, on_disk: false };
-        run(&Options { paths: vec![self.file.clone()], update, engine }).unwrap()
+        self.play_on(Engine::default(), update)
+    }
+
+    fn play_on(&self, engine: Engine, update: bool) -> Outcome {
+        let paths = vec![self.file.clone()];
+        run(&Options { paths, update, engine, foreign_keys: &[] }).unwrap()
     }
 
     /// The failures of the case, each with its line.
@@ -63,6 +70,67 @@ fn plugin_whose_state_depends_on_its_memory_fails_the_case() {
     let message = &failures[0].1;
     let state = "keyed state has key k, value [] = 1 instead of key k, value [] = 2";
     assert!(message.contains(COLD) && message.contains(state), "{message}");
+}
+
+/// Says how many records it has seen since it was made.
+struct Forgetful {
+    main: Output,
+    seen: u32,
+}
+
+#[derive(serde::Deserialize)]
+struct Nothing {}
+
+impl Plugin for Forgetful {
+    type Config = Nothing;
+
+    fn open(_: Nothing, setup: &mut Setup) -> dovetail_sdk::Result<Self> {
+        setup.input("records");
+        setup.output("late");
+        Ok(Self { main: setup.output("main"), seen: 0 })
+    }
+
+    fn process_element(
+        &mut self,
+        _: Record<'_>,
+        context: &mut Context<'_>,
+    ) -> dovetail_sdk::Result {
+        self.seen += 1;
+        self.main.emit(context, self.seen.to_string());
+        Ok(())
+    }
+
+    fn on_timer(&mut self, _: Timer, _: &mut Context<'_>) -> dovetail_sdk::Result {
+        Ok(())
+    }
+}
+
+#[test]
+fn native_plugin_is_played_cold_too() {
+    let outcome = Cases::new(&[
+        r#"{ in: records, raw: { key: k, timestamp: +1s, value: "x" } }"#,
+        r#"{ in: records, raw: { key: k, timestamp: +2s, value: "x" } }"#,
+        "expect: { main: [ { key: k, value: 1 }, { key: k, value: 2 } ] }",
+    ])
+    .play_on(Engine { native: Some(native::<Forgetful>()), on_disk: false }, false);
+    let failures = &outcome.cases[0].failures;
+    assert_eq!(failures.len(), 1, "{failures:?}");
+    assert!(failures[0].1.contains(COLD), "{failures:?}");
+}
+
+#[test]
+fn crash_loses_the_open_epoch_and_what_it_held_happens_again() {
+    let outcome = Cases::new(&[
+        r#"{ in: records, raw: { key: k, timestamp: +1s, value: "put kept" } }"#,
+        "crash: {}",
+        r#"{ in: records, raw: { key: k, timestamp: +2s, value: "emit-value" } }"#,
+        "crash: {}",
+        "expect: { main: [ { key: k, value: kept } ] }",
+    ])
+    .play(false);
+    assert_eq!(outcome.passed_and_failed(), (1, 0), "{}", outcome.to_text());
+    // Twice in each play with an epoch for every call; in one epoch each call is lost once.
+    assert_eq!(outcome.calls, 2 + 4 + 2);
 }
 
 #[test]

@@ -12,7 +12,8 @@ fn folder(path: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join(path)
 }
 
-fn native<P: Plugin + Send + 'static>() -> MakeNative {
+/// The plugin compiled into this process.
+pub(crate) fn native<P: Plugin + Send + 'static>() -> MakeNative {
     Arc::new(|config: &str| {
         let (plugin, descriptor) = NativePlugin::<P>::new(config)
             .map_err(|error| anyhow::anyhow!("the plugin does not open: {error}"))?;
@@ -21,7 +22,11 @@ fn native<P: Plugin + Send + 'static>() -> MakeNative {
 }
 
 fn played(path: &str, engine: Engine) -> Outcome {
-    let options = Options { paths: vec![folder(path)], update: false, engine };
+    played_beside(&[], path, engine)
+}
+
+fn played_beside(foreign_keys: &'static [&'static str], path: &str, engine: Engine) -> Outcome {
+    let options = Options { paths: vec![folder(path)], update: false, engine, foreign_keys };
     run(&options).unwrap_or_else(|error| panic!("{path} cannot be played: {error:#}"))
 }
 
@@ -96,7 +101,7 @@ fn known_pains_of_joins_are_none_here() {
 fn cases_that_the_simulator_keeps_can_be_played_without_its_faults() {
     let native = native::<order_payment::OrderPayment>();
     let engine = Engine { native: Some(native), on_disk: false };
-    let outcome = played("tests/sim/regressions/payment", engine);
+    let outcome = played_beside(&["sim"], "tests/sim/regressions/payment", engine);
     let (passed, failed) = outcome.passed_and_failed();
     assert!(passed >= 10 && failed == 0, "{}", outcome.to_text());
 }
@@ -109,6 +114,11 @@ fn p46_a_misbehaving_guest_costs_one_record_each_time() {
 #[test]
 fn p29_keyed_state_expires_in_event_time() {
     hold_on_both_stores("tests/scenarios/guests/p29.yaml", 2);
+}
+
+#[test]
+fn p24_a_tombstone_reaches_the_handler_without_a_value() {
+    hold_on_both_stores("tests/scenarios/guests/p24.yaml", 1);
 }
 
 /// Plays cases of a guest that exists as component only.

@@ -25,6 +25,7 @@ pub(super) fn run(args: &TestArgs) -> Result<(), Failure> {
         paths: args.paths.clone(),
         update: args.update,
         engine: sandbox::Engine::default(),
+        foreign_keys: &[],
     };
     let outcome = sandbox::run(&options)?;
     for warning in &outcome.warnings {

@@ -113,9 +113,11 @@ pub(crate) struct StateStep {
 }
 
 /// Reads the cases of a file: one, or a list of them.
-pub(crate) fn parse(path: &Path, text: &str) -> Result<Vec<Case>, Vec<Problem>> {
+///
+/// `foreign` are keys of a case that another reader of the same form understands.
+pub(crate) fn parse(path: &Path, text: &str, foreign: &[&str]) -> Result<Vec<Case>, Vec<Problem>> {
     let tree = yaml::parse(text).map_err(|problem| vec![problem])?;
-    let mut reader = Reader { problems: Vec::new(), base: BASE_DEFAULT };
+    let mut reader = Reader { problems: Vec::new(), base: BASE_DEFAULT, foreign };
     let folder = path.parent().unwrap_or(Path::new("."));
     let cases = match &tree.value {
         Value::List(items) => items.iter().map(|item| reader.case(item, folder)).collect(),
@@ -164,19 +166,20 @@ fn names_of<T>(pairs: &[(String, T)]) -> Vec<&str> {
     pairs.iter().map(|(name, _)| name.as_str()).collect()
 }
 
-struct Reader {
+struct Reader<'a> {
     problems: Vec<Problem>,
     base: i64,
+    foreign: &'a [&'a str],
 }
 
-impl Reader {
+impl Reader<'_> {
     fn problem(&mut self, place: &Place, message: impl Into<String>) {
         self.problems.push(Problem::new("", place.clone(), message.into()));
     }
 
     fn case(&mut self, node: &Node, folder: &Path) -> Case {
-        // What stands under `sim` is the simulator's: cases that it prints can be played here.
-        self.only(node, &["name", "pipeline", "base", "partitions", "sim", "steps"]);
+        let keys = ["name", "pipeline", "base", "partitions", "steps"];
+        self.only(node, &keys.iter().chain(self.foreign).copied().collect::<Vec<_>>());
         self.base = BASE_DEFAULT;
         if let Some(base) = node.get("base") {
             match units::date_ms(&text_of(base)) {
@@ -443,6 +446,25 @@ fn bytes_of(node: &Node) -> Option<String> {
 mod tests {
     use super::*;
 
+    /// The cases, or what is wrong with them, with lines.
+    fn parsed(text: &str, foreign: &[&str]) -> Result<Vec<Case>, Vec<String>> {
+        parse(Path::new("tests/a.yaml"), text, foreign).map_err(|problems| {
+            let said = problems.iter().map(|problem| (problem.place.line, &problem.message));
+            said.map(|(line, message)| format!("{line}: {message}")).collect()
+        })
+    }
+
+    #[test]
+    fn keys_of_other_readers_are_refused_unless_they_are_passed_over() {
+        let text = "name: n\nsim: { seed: 7 }\nsteps: []\n";
+        let said = "2: `sim` is not known here, expected name, pipeline, base, partitions or \
+                    steps";
+        assert_eq!(parsed(text, &[]).unwrap_err(), [said]);
+        assert_eq!(parsed(text, &["sim"]).unwrap().len(), 1);
+        let near = "name: n\nstep: []\n";
+        assert!(parsed(near, &[]).unwrap_err()[0].ends_with("; did you mean `steps`?"));
+    }
+
     #[test]
     fn partitions_beyond_the_bound_are_refused_with_their_line() {
         let case = |partitions: &str, partition: &str| {
@@ -450,10 +472,7 @@ mod tests {
                 "name: n\npartitions: {partitions}\nsteps:\n  - {{ in: a, value: 1, partition: \
                  {partition} }}\n"
             );
-            parse(Path::new("tests/a.yaml"), &text).map_err(|problems| {
-                let said = problems.iter().map(|problem| (problem.place.line, &problem.message));
-                said.map(|(line, message)| format!("{line}: {message}")).collect::<Vec<_>>()
-            })
+            parsed(&text, &[])
         };
         assert_eq!(case("256", "255").unwrap()[0].steps.len(), 1);
         for many in ["0", "257", "65535", "65536", "-1"] {

@@ -1,7 +1,7 @@
 //! Plays a case on the production engine: the lane loop, the real component, the in-memory ports.
 //!
 //! A case is played three times: with an epoch closed after every call; in as few epochs as
-//! possible (rebuilt from the journal after a crash); and with a fresh instance for every call.
+//! possible, so that a crash loses all of the open one; and with a fresh instance for every call.
 //! What comes out must be the same.
 
 use std::{
@@ -15,7 +15,7 @@ use dovetail_codec::Decoder;
 use dovetail_core::{
     clock::ManualClock,
     epoch::{Attempt, LaneId, Owner},
-    log::memory::{CommittedRecord, MemoryCluster},
+    log::memory::{Arrived, CommittedRecord, MemoryCluster},
     output::Target,
     plugin::PluginDescriptor,
     record::{
@@ -48,7 +48,8 @@ pub(super) const DEAD_LETTERS: &str = "dead_letters";
 pub(super) enum Mode {
     /// An epoch for every call; expectations are compared.
     EpochPerCall,
-    /// One epoch between two crashes.
+    /// One epoch between two crashes. A crash loses it, and its steps happen again; then the store
+    /// is lost and rebuilt from the journal.
     OneEpoch,
     /// A fresh instance for every call, an epoch for every call.
     Cold,
@@ -80,6 +81,14 @@ pub(super) struct Played {
     pub(super) state: Vec<String>,
 }
 
+/// Where a play stands: a step, the clock, and what has arrived.
+#[derive(Debug)]
+struct Begun {
+    step: usize,
+    clock: i64,
+    arrived: Arrived,
+}
+
 /// What was decoded by hand, by place.
 type Given = Arc<Mutex<HashMap<(u16, u16, i64), Decoding>>>;
 
@@ -96,6 +105,8 @@ struct Player<'a> {
     turning: Option<LaneLoop>,
     clock: ManualClock,
     attempt: u128,
+    /// Where the open epoch of [`Mode::OneEpoch`] began.
+    begun: Begun,
     /// Where state on disk lies, for as long as the play lasts.
     _folder: Option<tempfile::TempDir>,
     seen: BTreeMap<String, usize>,
@@ -127,6 +138,7 @@ impl<'a> Player<'a> {
             .collect::<Result<_>>()?;
         let cluster = MemoryCluster::new(sources.len());
         let given = Given::default();
+        let begun = Begun { step: 0, clock: case.base, arrived: cluster.arrived() };
         let mut options = prepared.options.clone();
         options.commit.every = if mode == Mode::OneEpoch { i64::MAX } else { 0 };
         options.commit.max_records = u32::MAX;
@@ -173,6 +185,7 @@ impl<'a> Player<'a> {
             turning: None,
             clock: ManualClock(case.base),
             attempt: 0,
+            begun,
             seen: BTreeMap::new(),
             played: Played::default(),
             _folder: folder,
@@ -241,7 +254,7 @@ impl<'a> Player<'a> {
                     }
                 }
             }
-            Action::Crash => self.crash()?,
+            Action::Crash => self.crash(at)?,
             // Nothing of the open epoch is committed yet; time stands where it stands.
             Action::Expect(_) | Action::ExpectLate(_) | Action::ExpectState(_)
                 if self.mode == Mode::OneEpoch => {}
@@ -253,16 +266,34 @@ impl<'a> Player<'a> {
         self.settle()
     }
 
-    /// A crash loses what is not committed, which between two steps is nothing; the one-epoch play
-    /// loses the store too and rebuilds it from the journal alone.
-    fn crash(&mut self) -> Result<()> {
-        self.close()?;
-        self.parts.log = Box::new(self.cluster.log());
-        if self.mode == Mode::OneEpoch {
-            self.store.clone().clear()?;
+    /// A crash loses what is not committed. With an epoch for every call that is nothing; else it
+    /// is every step since the epoch began: those happen again, in their order and at their times,
+    /// and are committed. Then the store is lost, and rebuilt from the journal alone.
+    fn crash(&mut self, at: usize) -> Result<()> {
+        self.die_and_restart()?;
+        if self.mode != Mode::OneEpoch {
+            return Ok(());
         }
-        let store = Box::new(self.store.clone());
-        self.restart(store)
+        let case = self.case;
+        for (at, step) in case.steps.iter().enumerate().take(at).skip(self.begun.step) {
+            self.step(at, step)?;
+        }
+        self.close()?;
+        self.store.clone().clear()?;
+        let now = self.clock.0;
+        self.begun = Begun { step: at + 1, clock: now, arrived: self.cluster.arrived() };
+        self.die_and_restart()
+    }
+
+    /// Drops the lane as it is, and starts again from what is committed.
+    fn die_and_restart(&mut self) -> Result<()> {
+        self.turning = None;
+        if self.mode == Mode::OneEpoch {
+            self.cluster.take_back(&self.begun.arrived);
+            self.clock.0 = self.begun.clock;
+        }
+        self.parts.log = Box::new(self.cluster.log());
+        self.restart(Box::new(self.store.clone()))
     }
 
     fn record(&mut self, step: &RecordStep) -> Result<()> {

@@ -5,11 +5,12 @@ use std::{fmt, path::Path, sync::Arc};
 use anyhow::Result;
 use dovetail_codec::Decoder;
 use dovetail_core::{
+    context::Context,
     epoch::LaneId,
     identity::{Identity, InputIdentity, states_of},
     lane::PluginSwitch,
     options::{LaneOptions, OutputOptions},
-    plugin::{MatchFunction, PluginDescriptor},
+    plugin::{CallFailure, CallResult, FailureKind, MatchFunction, PluginDescriptor},
     state::{MemoryStore, StateId, StateStore},
 };
 use dovetail_plugin::Limits;
@@ -171,6 +172,9 @@ impl Revision for Played {
                 instance.set_fresh_instance_per_call(self.is_cold);
                 Box::new(Metered::new(instance, self.meter.clone()))
             }
+            Function::Native(make, config) if self.is_cold => {
+                Box::new(FreshNative { make: Arc::clone(make), config: config.clone() })
+            }
             Function::Native(make, config) => make(config).map_err(|error| format!("{error:#}"))?.1,
         };
         Ok(PluginSwitch {
@@ -183,6 +187,40 @@ impl Revision for Played {
             revision: self.digest().to_owned(),
         })
     }
+}
+
+/// Handlers that are made anew for every call.
+struct FreshNative {
+    make: MakeNative,
+    config: String,
+}
+
+impl FreshNative {
+    fn call(
+        &self,
+        context: Box<Context>,
+        handler: impl FnOnce(&mut dyn MatchFunction, Box<Context>) -> (Box<Context>, CallResult),
+    ) -> (Box<Context>, CallResult) {
+        match (self.make)(&self.config) {
+            Ok((_, mut function)) => handler(function.as_mut(), context),
+            Err(error) => {
+                let message = format!("{error:#}");
+                (context, Err(CallFailure { kind: FailureKind::Error, message }))
+            }
+        }
+    }
+}
+
+impl MatchFunction for FreshNative {
+    fn process_element(&mut self, context: Box<Context>) -> (Box<Context>, CallResult) {
+        self.call(context, |function, context| function.process_element(context))
+    }
+
+    fn on_timer(&mut self, context: Box<Context>) -> (Box<Context>, CallResult) {
+        self.call(context, |function, context| function.on_timer(context))
+    }
+
+    fn renew(&mut self) {}
 }
 
 fn options(loaded: &Loaded, fit: &Fit) -> LaneOptions {

@@ -1,8 +1,8 @@
 //! Cases: a plan in the scenario language of `dovetail test`, to be read, kept and played again.
 //!
 //! The steps are what that language can say: when which record arrives, and when a process dies.
-//! What it has no words for stands under `sim`, which `dovetail test` leaves to the simulator: the
-//! seed that draws the rest, knobs, faults with their times, and transactions of other programs.
+//! What it has no words for stands under `sim`, which the simulator alone reads: the seed that draws
+//! the rest, knobs, faults with their times, and transactions of other programs.
 //!
 //! Invariant: reading what was written gives the same plan.
 

@@ -95,14 +95,19 @@ impl Guest for Misbehaving {
         time: Option<i64>,
     ) -> Result<(), String> {
         CALLS.set(CALLS.get() + 1);
-        let value = value.unwrap_or_default();
+        let Some(value) = value else {
+            emit_text(&format!("no value, time {time:?}"));
+            return Ok(());
+        };
         let (behaviour, rest) = split(&value);
         behave(behaviour, rest, input, time)
     }
 
     fn on_timer(time: i64, domain: TimerDomain, tag: u64) -> Result<(), String> {
-        if tag == 13 {
-            stop("thirteen");
+        match tag {
+            13 => stop("thirteen"),
+            14 => timers::register_event_time_timer(time, tag),
+            _ => {}
         }
         let text = format!("{domain:?} {time} {tag}");
         output::emit(MAIN, None, Some(text.as_bytes()), &[], Some(time));
@@ -125,6 +130,7 @@ fn behave(behaviour: &[u8], rest: &[u8], input: u32, time: Option<i64>) -> Resul
         b"emit-map" => emit_map(rest),
         b"trim-map" => state::remove_range(MAP, b"b", Some(b"d")),
         b"timers" => register_timers(),
+        b"timer-loop" => timers::register_event_time_timer(100, 14),
         b"context" => emit_context(input, time),
         b"headers" => emit_headers(),
         b"forward" => output::forward(1),
@@ -135,6 +141,7 @@ fn behave(behaviour: &[u8], rest: &[u8], input: u32, time: Option<i64>) -> Resul
         }
         b"calls" => emit_text(&CALLS.get().to_string()),
         b"put-calls" => state::put(VALUE, &[], CALLS.get().to_string().as_bytes()),
+        b"" => emit_text("an empty value"),
         b"nothing" => {}
         // Bad.
         b"panic" => stop("the plugin lost its way"),

@@ -51,6 +51,10 @@ struct MemorySource {
     is_ended: bool,
 }
 
+/// How many records each source held, and whether it had ended.
+#[derive(Debug, Clone, Default)]
+pub struct Arrived(Vec<(usize, bool)>);
+
 /// What a lane's topics hold. Clones share it.
 #[derive(Debug, Clone)]
 pub struct MemoryCluster(Arc<Mutex<Inner>>);
@@ -82,6 +86,21 @@ impl MemoryCluster {
     /// Ends a source: nothing follows.
     pub fn end(&self, source: SourceIndex) {
         self.inner().sources[usize::from(source.0)].is_ended = true;
+    }
+
+    /// Returns what has arrived so far.
+    #[must_use]
+    pub fn arrived(&self) -> Arrived {
+        let of = |source: &MemorySource| (source.records.len(), source.is_ended);
+        Arrived(self.inner().sources.iter().map(of).collect())
+    }
+
+    /// Takes back what has arrived since: it is not there yet, and may arrive again.
+    pub fn take_back(&self, until: &Arrived) {
+        for (source, (records, is_ended)) in self.inner().sources.iter_mut().zip(&until.0) {
+            source.records.truncate(*records);
+            source.is_ended = *is_ended;
+        }
     }
 
     /// Forgets the committed offsets, as a broker does after their retention.
