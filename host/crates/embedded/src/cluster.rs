@@ -23,13 +23,13 @@ use crate::{
     commits::{self, Changes, Committed, Extent, Lines, PartitionName, Position, SourceName},
     directory::{
         Lock, check_not_foreign, check_topic_name, cluster_id_bytes, commits_path, create_commits,
-        lock, partition_path, recover_follow, recover_partition, replace_commits, sync_dir,
-        write_lines,
+        lock, partition_path, recover_follow, recover_partition, replace_commits, write_lines,
     },
     error::{During as _, EmbeddedError},
     format::{PARTITION_HEADER, push_frame, write_record},
     reader::{PartitionReader, header_bytes},
     signal::Signal,
+    sync,
 };
 
 /// The commit file is written anew when it is longer than this, in bytes.
@@ -107,6 +107,9 @@ impl EmbeddedCluster {
     pub fn open(dir: &Path, sync: bool) -> Result<Arc<Self>, EmbeddedError> {
         check_not_foreign(dir)?;
         fs::create_dir_all(dir.join("topics")).during("create", dir)?;
+        if sync && let Some(parent) = dir.parent() {
+            sync::names(parent)?;
+        }
         let lock = lock(dir)?;
         let path = commits_path(dir);
         if !path.exists() {
@@ -208,8 +211,8 @@ impl EmbeddedCluster {
             changes.partitions.insert(name, Extent { length: header_bytes(), records: 0 });
         }
         if self.sync {
-            sync_dir(&folder)?;
-            sync_dir(&self.dir.join("topics"))?;
+            sync::names(&folder)?;
+            sync::names(&self.dir.join("topics"))?;
         }
         self.commit_changes(&mut inner, changes)?;
         Ok(partitions)
@@ -350,7 +353,7 @@ impl EmbeddedCluster {
     }
 
     fn sync_file(&self, file: &File, path: &Path) -> Result<(), EmbeddedError> {
-        if self.sync { file.sync_data().during("sync", path) } else { Ok(()) }
+        if self.sync { sync::bytes(file, path) } else { Ok(()) }
     }
 }
 
@@ -403,7 +406,7 @@ impl Inner {
         // The lines are gone from the commit file afterwards.
         for path in self.committed.follows.keys() {
             match File::open(path) {
-                Ok(file) => file.sync_data().during("sync", Path::new(path))?,
+                Ok(file) => sync::bytes(&file, Path::new(path))?,
                 Err(error) => tracing::warn!(path, %error, "a followed file is gone"),
             }
         }

@@ -161,20 +161,33 @@ pub(crate) fn replay(path: &Path, file: &Bytes) -> Result<Replayed, EmbeddedErro
                 replayed.take(kind, changes);
                 replayed.length += whole;
             }
-            Frame::Bad(whole) if whole < rest.len() && rest.iter().any(|byte| *byte != 0) => {
+            // The end, or a commit that was cut off, with nothing behind it.
+            Frame::Body(_) | Frame::Bad(_) | Frame::Needs(_) => {
+                let Some(next) = next_commit(&rest) else { return Ok(replayed) };
                 return Err(EmbeddedError::corrupt(
                     path,
                     format!(
-                        "bad checksum in the frame at byte {}, which is not the last one; restore \
-                         the directory from a copy, or remove it and run again from the start",
-                        replayed.length
+                        "the commit at byte {} is damaged, and another follows it at byte {}; \
+                         restore the directory from a copy, or remove it and run again from the \
+                         start",
+                        replayed.length,
+                        replayed.length + next
                     ),
                 ));
             }
-            // The end, or a commit that was cut off.
-            Frame::Body(_) | Frame::Bad(_) | Frame::Needs(_) => return Ok(replayed),
         }
     }
+}
+
+/// Returns where the next whole commit begins behind one that cannot be read. A commit is written
+/// when the one before it is whole, so it proves damage; its length may be what is damaged, so
+/// every place is looked at.
+fn next_commit(rest: &Bytes) -> Option<usize> {
+    let is_commit = |at: &usize| match front_frame(&rest.slice(*at..)) {
+        Frame::Body(body) => !body.is_empty() && read(body).is_ok(),
+        Frame::Bad(_) | Frame::Needs(_) => false,
+    };
+    (1..rest.len()).find(is_commit)
 }
 
 impl Replayed {

@@ -13,6 +13,7 @@ use crate::{
     commits::{self, Extent, Lines, PartitionName},
     error::{During as _, EmbeddedError},
     format::COMMITS_HEADER,
+    sync,
 };
 
 /// Longest name of a topic, in bytes, as Kafka has it.
@@ -130,9 +131,9 @@ pub(crate) fn replace_commits(dir: &Path, bytes: &[u8]) -> Result<File, Embedded
         .open(&new_path)
         .during("create", &new_path)?;
     file.write_all(bytes).during("write", &new_path)?;
-    file.sync_data().during("sync", &new_path)?;
+    sync::bytes(&file, &new_path)?;
     fs::rename(&new_path, &path).during("rename", &new_path)?;
-    sync_dir(dir)?;
+    sync::names(dir)?;
     Ok(file)
 }
 
@@ -223,11 +224,6 @@ pub(crate) fn commits_path(dir: &Path) -> PathBuf {
 /// Returns the path of a partition file.
 pub(crate) fn partition_path(dir: &Path, (topic, partition): &PartitionName) -> PathBuf {
     dir.join("topics").join(topic).join(format!("{partition}.records"))
-}
-
-/// Puts the names in a directory on the disk.
-pub(crate) fn sync_dir(dir: &Path) -> Result<(), EmbeddedError> {
-    File::open(dir).and_then(|dir| dir.sync_all()).during("sync", dir)
 }
 
 /// Reads the id in a commit file.

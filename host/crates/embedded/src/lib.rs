@@ -21,6 +21,7 @@ mod lane;
 mod ndjson;
 mod reader;
 mod signal;
+mod sync;
 
 pub use cluster::{EmbeddedCluster, NewRecord, read_topic, topics};
 pub use error::EmbeddedError;

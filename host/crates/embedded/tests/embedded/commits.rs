@@ -92,12 +92,22 @@ fn damage_before_the_last_commit_is_refused_with_the_place() {
     drop((lane, cluster));
     let commits = dir.path().join("commits");
     let good = fs::read(&commits).unwrap();
-    let mut bad = good.clone();
-    // After the header and the empty snapshot of a new directory.
-    bad[44] ^= 1;
-    fs::write(&commits, &bad).unwrap();
-    let error = EmbeddedCluster::open(dir.path(), false).unwrap_err();
-    assert!(error.to_string().contains("frame at byte 36, which is not the last one"), "{error}");
+    // After the header and the empty snapshot of a new directory: the length of a commit, which
+    // makes it reach behind the end, its checksum, and its body.
+    for (at, bit) in [(36, 1), (38, 0x80), (39, 0x40), (40, 1), (44, 1)] {
+        let mut bad = good.clone();
+        bad[at] ^= bit;
+        fs::write(&commits, &bad).unwrap();
+        let error = EmbeddedCluster::open(dir.path(), false).unwrap_err().to_string();
+        assert!(error.contains("the commit at byte 36 is damaged"), "byte {at}: {error}");
+        assert!(error.contains("and another follows it at byte "), "byte {at}: {error}");
+        assert_eq!(fs::read(&commits).unwrap(), bad, "nothing is cut off");
+    }
+    let mut zeros = good.clone();
+    zeros[36..60].fill(0);
+    fs::write(&commits, &zeros).unwrap();
+    let error = EmbeddedCluster::open(dir.path(), false).unwrap_err().to_string();
+    assert!(error.contains("the commit at byte 36 is damaged"), "{error}");
 
     fs::write(&commits, &good).unwrap();
     let cluster = open(dir.path());
