@@ -25,4 +25,3 @@ pub use format::{
 };
 pub use path::{JsonPath, PathError};
 pub use sample::{TimeHint, TimeSamples};
-pub use time::EVENT_TIME_HEADER;

@@ -5,7 +5,11 @@
 
 use std::{borrow::Cow, ops::Range};
 
-use dovetail_core::{dead_letter::Reason, record::Record, time::EventTime};
+use dovetail_core::{
+    dead_letter::Reason,
+    record::{EVENT_TIME_HEADER, Record},
+    time::EventTime,
+};
 use jiff::Timestamp;
 
 use crate::{
@@ -15,10 +19,6 @@ use crate::{
     json::{Scalar, scalar},
     key::shown,
 };
-
-/// The header in which our Kafka outputs put an event time (ms, decimal text) that the record's
-/// timestamp cannot carry. Where the timestamp is the event time, this header wins over it.
-pub const EVENT_TIME_HEADER: &str = "dovetail-event-time";
 
 /// An event time as the record has it.
 #[derive(Debug, Clone, PartialEq, Eq)]

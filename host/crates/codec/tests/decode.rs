@@ -5,13 +5,13 @@
 
 use bytes::Bytes;
 use dovetail_codec::{
-    Decoder, EVENT_TIME_HEADER, InputFormat, JsonPath, KeyFormat, KeySource, TIME_VALID_DEFAULT,
-    TimeFormat, TimeSamples, TimeSource, TimeUnit, WireFormat,
+    Decoder, InputFormat, JsonPath, KeyFormat, KeySource, TIME_VALID_DEFAULT, TimeFormat,
+    TimeSamples, TimeSource, TimeUnit, WireFormat,
 };
 use dovetail_core::{
     dead_letter::Reason,
     key::{Key, KeyType, murmur2_partition},
-    record::{Decoding, Header, Headers, Record},
+    record::{Decoding, EVENT_TIME_HEADER, Header, Headers, Record},
 };
 
 const T: i64 = 1_772_359_200_000;

@@ -8,6 +8,10 @@ use bytes::Bytes;
 
 use crate::{dead_letter::Reason, key::Key, time::EventTime};
 
+/// The header in which our Kafka outputs put an event time (ms, decimal text) that the record's
+/// timestamp cannot carry. Where the timestamp is the event time, this header wins over it.
+pub const EVENT_TIME_HEADER: &str = "dovetail-event-time";
+
 /// A Kafka partition number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Partition(pub u16);

@@ -7,10 +7,6 @@ use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
 
 use dovetail_core::epoch::LaneId;
 
-/// The header with the event time of a result whose topic does not take it as timestamp: the time
-/// in ms as decimal text.
-pub const EVENT_TIME_HEADER: &str = "dovetail-event-time";
-
 /// A text that must not be shown.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Secret(String);

@@ -13,7 +13,7 @@ use std::{
 use dovetail_core::{
     log::{LogError, Transaction},
     output::Target,
-    record::Headers,
+    record::{EVENT_TIME_HEADER, Headers},
 };
 use rdkafka_sys::types::RDKafkaErrorCode as Code;
 use tracing::{debug, error, info, trace, warn};
@@ -22,9 +22,7 @@ use crate::{
     failure::{self, is_outage, is_too_large, of_call, of_record},
     ffi::{Client, ClientEvent, Failure, Kind, Offsets, Outgoing, OutgoingHeaders, Topic, c_text},
     offsets,
-    options::{
-        BATCH_BYTES_DEFAULT, EVENT_TIME_HEADER, LaneLogOptions, OutputTopic, TimestampBounds,
-    },
+    options::{BATCH_BYTES_DEFAULT, LaneLogOptions, OutputTopic, TimestampBounds},
     settings::{self, REQUEST_TIMEOUT},
     shorten::shorten,
 };
