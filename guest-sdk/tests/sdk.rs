@@ -1,8 +1,8 @@
 //! The SDK over core's own lane: typed state, timers, and how calls fail.
 
 use dovetail_sdk::{
-    Context, EventTimeBuffer, Harness, Input, ListState, MapState, Output, Plugin, Record, Result,
-    Setup, Timer, ValueState, fail, log,
+    Context, Counter, EventTimeBuffer, Gauge, Harness, Histogram, Input, ListState, MapState,
+    Output, Plugin, Record, Result, Setup, Timer, ValueState, fail, log,
 };
 
 /// Does what a record's value says; answers on `main`.
@@ -13,6 +13,9 @@ struct Script {
     map: MapState<(i64, String), u32>,
     list: ListState<String>,
     buffer: EventTimeBuffer<String>,
+    measured: Counter,
+    level: Gauge,
+    sizes: Histogram,
     /// Lost with the instance.
     calls: u32,
 }
@@ -32,6 +35,9 @@ impl Plugin for Script {
             map: setup.state("map").map(),
             list: setup.state("list").list(),
             buffer: setup.state("buffer").event_time_buffer(),
+            measured: setup.counter("measured"),
+            level: setup.gauge("level"),
+            sizes: setup.histogram("sizes"),
             calls: 0,
         })
     }
@@ -86,6 +92,7 @@ impl Plugin for Script {
             }
             "buffer" => self.buffer(rest, record.time.unwrap_or(0), context),
             "map" => self.map(context),
+            "measure" => self.measure(rest, context),
             _ => fail!("unknown command `{command}`"),
         }
     }
@@ -116,6 +123,17 @@ impl Script {
         let length = self.buffer.len(context)?;
         self.say(context, format!("{length} {items:?}"));
         Ok(())
+    }
+
+    /// Measures a number and then, where more follows, fails.
+    fn measure(&self, rest: &str, context: &mut Context<'_>) -> Result {
+        let (number, more) = rest.split_once(' ').unwrap_or((rest, ""));
+        let number: f64 = number.parse()?;
+        self.measured.add(context, 2.0);
+        self.level.set(context, number);
+        self.sizes.record(context, number);
+        log!(context, Info, "measured {number}");
+        if more.is_empty() { Ok(()) } else { fail!("{more}") }
     }
 
     fn map(&self, context: &mut Context<'_>) -> Result {
@@ -169,6 +187,27 @@ fn errors_and_refused_calls_are_told_apart() {
     assert_eq!(reasons[0].message, "refused by the plugin: 42");
     assert_eq!(reasons[1].reason, "plugin_limit");
     assert!(script.take("main").is_empty());
+}
+
+#[test]
+fn what_a_call_measures_and_logs_is_there_once_it_is_committed_and_gone_if_it_failed() {
+    let mut script = script();
+    run(&mut script, 1, "measure 3.5");
+    run(&mut script, 1, "measure 1");
+    let read = |script: &mut Harness<Script>| {
+        ["measured", "level", "sizes"].map(|name| script.metric(name))
+    };
+    assert_eq!(read(&mut script), [4.0, 1.0, 4.5]);
+    assert_eq!(script.log_lines(), ["measured 3.5", "measured 1"]);
+    assert!(script.log_lines().is_empty(), "each line is taken once");
+
+    run(&mut script, 1, "measure 9 and fail");
+    assert_eq!(script.dead_letters().len(), 1);
+    assert_eq!(read(&mut script), [4.0, 1.0, 4.5], "undone with its call");
+    assert_eq!(script.log_lines(), ["measured 9", "measured 9"], "lines tell of failed calls, too");
+    script.crash();
+    assert_eq!(script.metric("measured"), 4.0);
+    assert_eq!(script.metric("unknown"), 0.0);
 }
 
 #[test]
