@@ -180,9 +180,11 @@ fn examine_text(
     };
     let lookup = |name: &str| environment.lookup(name);
     let mut reader = reader::Reader::default();
-    substitute::substitute(&mut tree, &lookup, &mut reader.problems);
     layers::overlay_variables(&mut tree, &environment.variables, &mut reader.problems);
     layers::overlay_options(&mut tree, &environment.options, &mut reader.problems);
+    // Last, so that a value means the same wherever it is written, and what is overridden need not
+    // be set.
+    substitute::substitute(&mut tree, &lookup, &mut reader.problems);
     let around = read::Surroundings { base, lookup: &lookup };
     let config = read::read(&mut reader, &tree, &around);
     let name = Path::new(&file).file_name().unwrap_or_default();

@@ -20,6 +20,7 @@ pub mod sample;
 mod serve;
 pub mod stores;
 pub mod summary;
+mod termination;
 
 use std::sync::Arc;
 
@@ -34,6 +35,7 @@ use self::{
 pub use self::{
     serve::{Ended, run},
     summary::Summary,
+    termination::Termination,
 };
 use crate::{
     config::{Loaded, model::LogConfig, report::Problem},

@@ -8,7 +8,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
     sync::OnceLock,
 };
 
@@ -321,6 +321,36 @@ fn exit_codes_tell_usage_from_configuration() {
     let unreachable = ["status", "--url", "http://127.0.0.1:1"];
     assert_says(&fail(folder.path(), &unreachable, 2), &["no pipeline answers at"]);
     assert_says(&fail(folder.path(), &["new", "Not A Name"], 2), &["is no name for a crate"]);
+}
+
+#[test]
+fn logs_are_text_on_a_terminal_and_json_lines_elsewhere() {
+    let (_folder, path) = new_crate();
+    let output = dovetail(&path, &["run", "--set", FREE_PORT]);
+    let logged = String::from_utf8(output.stderr).unwrap();
+    let lines: Vec<serde_json::Value> =
+        logged.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let says = |line: &serde_json::Value| line["message"].as_str().unwrap().to_owned();
+    assert!(
+        lines.iter().any(|line| says(line) == "running" && line["level"] == "INFO"),
+        "{logged}"
+    );
+
+    // `script` gives what it runs a terminal; the lines are in what it prints.
+    fs::remove_dir_all(path.join("data/log")).unwrap();
+    let run = format!("{} run --set {FREE_PORT}", env!("CARGO_BIN_EXE_dovetail"));
+    let output = Command::new("script")
+        .args(["--quiet", "--return", "--command", &run, "/dev/null"])
+        .current_dir(&path)
+        .env("NO_COLOR", "1")
+        .stdin(Stdio::null())
+        .output()
+        .expect("`script` is there: every Debian and Ubuntu has it (package bsdutils)");
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{shown}");
+    let running = shown.lines().find(|line| line.contains(" INFO ") && line.contains(" running "));
+    assert!(running.is_some_and(|line| line.contains("lanes=1")), "{shown}");
+    assert!(!shown.contains("\"message\""), "{shown}");
 }
 
 #[test]

@@ -273,6 +273,25 @@ fn variables_lie_over_the_file_and_options_over_both() {
 }
 
 #[test]
+fn references_mean_the_same_wherever_a_value_is_written() {
+    let text = FILES.replace("pipeline: quick", "pipeline: \"${NOT_SET_ANYWHERE}\"");
+    let variables = [
+        ("DOVETAIL__OUTPUTS__MAIN__TOPIC", "${T:-results}-1"),
+        ("EVERY", "25ms"),
+        ("NAME", "orders"),
+    ];
+    let options = ["pipeline=${NAME}", "commit.every=${EVERY}", "plugin.config={a: \"$${T}\"}"];
+    let loaded = load_in(&text, &environment(&variables, &options)).unwrap();
+    assert_eq!(loaded.config.pipeline, "orders", "what is overridden need not be set");
+    assert_eq!(loaded.config.outputs[0].topic, "results-1");
+    assert_eq!(loaded.config.commit.every, 25);
+    assert_eq!(loaded.config.plugin.config, r#"{"a":"${T}"}"#);
+    let missing = environment(&[], &["pipeline=${NAME}"]);
+    let said = load_in(FILES, &missing).expect_err("NAME is not set").render();
+    assert_says(&said, &["the environment variable NAME is not set", "--> --set pipeline"]);
+}
+
+#[test]
 fn what_a_variable_sets_wrong_is_reported_by_the_variables_name() {
     let environment = environment(&[("DOVETAIL__COMIT__EVERY", "5s")], &["memory=lots"]);
     let said = load_in(FILES, &environment).expect_err("wrong").render();

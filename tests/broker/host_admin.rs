@@ -5,7 +5,9 @@ use std::process::Output;
 
 use serde_json::Value;
 
-use crate::host_process::{LIMIT, Pipeline, dovetail, get, marked, order_payment, wait_for_status};
+use crate::host_process::{
+    LIMIT, Pipeline, dovetail, get, marked, metric, order_payment, wait_for_status,
+};
 use crate::host_stream::{BASE, key_in, order, payment, value};
 
 /// What a command prints as JSON.
@@ -53,9 +55,13 @@ fn status_names_who_holds_the_watermark_and_probes_answer() {
     assert_eq!(code, 200, "{ready}");
     let (code, metrics) = get(&admin, "/metrics");
     assert_eq!(code, 200);
-    for metric in ["dovetail_input_records_total", "dovetail_epoch", "dovetail_watermark"] {
-        assert!(metrics.contains(metric), "no {metric} in\n{metrics}");
+    for name in ["dovetail_input_records_total", "dovetail_epoch", "dovetail_watermark"] {
+        assert!(metrics.contains(name), "no {name} in\n{metrics}");
     }
+    // The plugin counts what it decided; names and kinds are those that it described.
+    let by_plugin = |name: &str| metric(&metrics, &format!("dovetail_join_{name}_total"), &[]);
+    assert_eq!(by_plugin("paid"), Some(1.0), "{metrics}");
+    assert_eq!(by_plugin("unpaid"), None, "{metrics}");
     host.stop();
 }
 
@@ -98,7 +104,7 @@ fn refused_push_changes_nothing_and_a_good_one_takes_over() {
         let pushed = pipeline.path("pushed.wasm");
         std::fs::write(&pushed, bytes).unwrap();
         let (pushed, file) = (pushed.to_str().unwrap(), file.to_str().unwrap());
-        dovetail(&["plugin", "push", pushed, "--file", file, "--url", &url])
+        dovetail(&["plugin", "push", pushed, file, "--url", &url])
     };
     let mut paid = 0;
     let mut pay = |status: &str| {

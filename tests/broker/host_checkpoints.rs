@@ -47,7 +47,7 @@ fn journal_starts(pipeline: &Pipeline) -> Vec<i64> {
 
 fn trigger(host: &Host, file: &str) -> Value {
     let url = format!("http://{}", host.admin());
-    let (is_ok, taken) = json(&["checkpoint", "trigger", "--url", &url, "--file", file]);
+    let (is_ok, taken) = json(&["checkpoint", "trigger", file, "--url", &url]);
     assert!(is_ok, "{taken}\n{}", host.text());
     taken
 }

@@ -287,6 +287,22 @@ impl Host {
         self.child.id()
     }
 
+    /// Waits until it handles SIGTERM.
+    pub(crate) fn wait_for_handler(&self) {
+        const SIGTERM: u64 = 1 << 14;
+        let begin = Instant::now();
+        let status = PathBuf::from(format!("/proc/{}/status", self.pid()));
+        let caught = || {
+            let status = fs::read_to_string(&status).ok()?;
+            let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
+            u64::from_str_radix(mask.trim(), 16).ok()
+        };
+        while caught().is_none_or(|mask| mask & SIGTERM == 0) {
+            assert!(begin.elapsed() < LIMIT && !lock(&self.said.0).has_ended, "{}", self.text());
+            std::thread::park_timeout(Duration::from_millis(1));
+        }
+    }
+
     /// SIGKILL.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
@@ -404,15 +420,36 @@ pub(crate) fn get(admin: &str, path: &str) -> (u16, String) {
     (code, body.to_owned())
 }
 
-/// Asks until the answer is as wanted; says the last one otherwise.
+/// The value of a metric that has these labels.
+pub(crate) fn metric(metrics: &str, name: &str, labels: &[&str]) -> Option<f64> {
+    let is_meant = |line: &&str| {
+        let is_named = line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']));
+        is_named && labels.iter().all(|label| line.contains(label))
+    };
+    let line = metrics.lines().find(is_meant)?;
+    Some(line.rsplit_once(' ')?.1.parse().unwrap())
+}
+
+/// Asks until the status is as wanted; says the last one otherwise.
 pub(crate) fn wait_for_status(admin: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
+    let status = |body: &str| serde_json::from_str::<Value>(body).unwrap();
+    let is_wanted = |(_, body): &(u16, String)| is_wanted(&status(body));
+    status(&wait_for_answer(admin, "/api/v1/status", is_wanted).1)
+}
+
+/// Asks until status and body are as wanted; says the last ones otherwise.
+pub(crate) fn wait_for_answer(
+    admin: &str,
+    path: &str,
+    is_wanted: impl Fn(&(u16, String)) -> bool,
+) -> (u16, String) {
     let begin = Instant::now();
     loop {
-        let status: Value = serde_json::from_str(&get(admin, "/api/v1/status").1).unwrap();
-        if is_wanted(&status) {
-            return status;
+        let answer = get(admin, path);
+        if is_wanted(&answer) {
+            return answer;
         }
-        assert!(begin.elapsed() < LIMIT, "the status did not come: {status:#}");
+        assert!(begin.elapsed() < LIMIT, "the answer did not come: {answer:?}");
         std::thread::park_timeout(Duration::from_millis(20));
     }
 }

@@ -17,7 +17,7 @@ const TIMEOUT: Duration = Duration::from_secs(70);
 #[derive(Debug, Args)]
 pub(super) struct Where {
     /// The pipeline file, to find the address in.
-    #[arg(long, value_name = "FILE", default_value = FILE_DEFAULT)]
+    #[arg(value_name = "FILE", default_value = FILE_DEFAULT)]
     file: PathBuf,
     /// The address of its admin port.
     #[arg(long, value_name = "URL", env = "DOVETAIL_URL")]

@@ -6,7 +6,7 @@ use super::{FileArgs, terminal};
 use crate::{
     failure::Failure,
     telemetry,
-    wiring::{self, Delivery, Ended},
+    wiring::{self, Delivery, Ended, Termination},
 };
 
 #[derive(Debug, Args)]
@@ -27,6 +27,8 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
         return terminal::print(&args.file.load()?.print());
     }
     telemetry::start();
+    // Before anything that takes time: unhandled, a signal kills.
+    let termination = Termination::listen()?;
     let fitted = args.file.fit()?;
     for warning in fitted.loaded.render_warnings() {
         tracing::warn!("{}", warning.trim_start_matches("warning: ").trim_end());
@@ -43,7 +45,7 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     for warning in &surveyed.ground.warnings {
         tracing::warn!("{warning}");
     }
-    match wiring::run(surveyed)? {
+    match wiring::run(surveyed, &termination)? {
         Ended::Finished(summary) => terminal::print(&format!("finished: {summary}\n")),
         Ended::Stopped(summary) => terminal::print(&format!("stopped: {summary}\n")),
     }

@@ -22,7 +22,7 @@ use dovetail_state::{Claim, MemoryBudget, StateDirectory};
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use super::{
-    Fitted, Surveyed,
+    Fitted, Surveyed, Termination,
     backend::{Backend, Ground},
     checkpoints, gate,
     gate::{FittedRevision, PluginGate},
@@ -53,7 +53,7 @@ pub enum Ended {
 /// # Errors
 ///
 /// Why it could not start or had to stop, with the exit code of the process.
-pub fn run(surveyed: Surveyed) -> Result<Ended, Failure> {
+pub fn run(surveyed: Surveyed, termination: &Termination) -> Result<Ended, Failure> {
     let Surveyed { fitted, mut backend, mut ground, mut identity, .. } = surveyed;
     // First, so that a second start of the same pipeline leaves no trace.
     let listener = port::bind(fitted.loaded.config.admin_listen)?;
@@ -73,7 +73,7 @@ pub fn run(surveyed: Surveyed) -> Result<Ended, Failure> {
     let names = fit.outputs.iter().map(|at| config.outputs[*at].name.clone()).collect();
     let later = Later { gate, loaded: Arc::clone(&loaded), fit, outputs, digest };
     let metrics = super::admin::record_metrics()?;
-    let supervisor = Supervisor::start(&setup, lanes)?;
+    let supervisor = termination.begin(|| Ok(Supervisor::start(&setup, lanes)?))?;
     let handle = supervisor.handle();
     let counter = backend.partition_counter();
     let counting = counter.map(|count| PartitionWatch::spawn(handle.clone(), count)).transpose();
@@ -159,8 +159,7 @@ struct Port {
     token: String,
 }
 
-/// Watches the plugin file, takes signals and starts the admin server. Dropping what it returns
-/// ends the first and the last.
+/// Watches the plugin file and starts the admin server. Dropping what it returns ends both.
 fn watch(
     config: &Config,
     handle: Handle,
@@ -183,7 +182,6 @@ fn watch(
             ..WatchOptions::default()
         },
     })?;
-    super::admin::stop_on_signals(handle.clone())?;
     let admin = super::admin::serve(config, port.listener, handle, &reloader, port.token, metrics)?;
     Ok((reloader, admin))
 }

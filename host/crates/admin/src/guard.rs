@@ -1,7 +1,9 @@
-//! Who may make changes: whoever has the token, and never a page of a foreign site.
+//! Who may make changes: whoever has the token, and never a page of a foreign site; and who may
+//! read what is offered to this machine alone.
 //!
 //! A browser sends a foreign page's requests to a local port gladly (and, with DNS rebinding, under
-//! a name of the attacker's); the host and origin of the request tell.
+//! a name of the attacker's, so that the page can read the answers); the host and origin of the
+//! request tell.
 
 use std::net::IpAddr;
 
@@ -22,6 +24,22 @@ pub(crate) async fn changes(State(app): State<App>, request: Request, next: Next
             (status, axum::Json(Failure { error: error.to_owned() })).into_response()
         }
     }
+}
+
+/// Lets a request through that was not made under a foreign host name, where only this machine can
+/// make requests: a name that leads here then is somebody's trick. Elsewhere names are the norm.
+pub(crate) async fn reads(State(app): State<App>, request: Request, next: Next) -> Response {
+    if !app.is_loopback || has_local_host(request.headers()) {
+        return next.run(request).await;
+    }
+    let error = "this port answers under an IP address or `localhost` only, not under another host \
+                 name: it listens on this machine alone";
+    (StatusCode::FORBIDDEN, axum::Json(Failure { error: error.to_owned() })).into_response()
+}
+
+/// A request without host is no browser's.
+fn has_local_host(headers: &HeaderMap) -> bool {
+    headers.get(header::HOST).is_none_or(|host| host.to_str().is_ok_and(is_local_name))
 }
 
 fn check(headers: &HeaderMap, token: &str) -> Result<(), (StatusCode, &'static str)> {

@@ -38,6 +38,8 @@ pub(crate) struct App {
     pub(crate) token: Arc<str>,
     pub(crate) metrics: PrometheusHandle,
     pub(crate) push: Push,
+    /// Whether only this machine can make requests.
+    pub(crate) is_loopback: bool,
 }
 
 /// Returns the routes; a pushed plugin may have that many bytes.
@@ -60,6 +62,7 @@ pub(crate) fn router(app: App, push_bytes_max: usize) -> Router {
         .route("/api/v1/plugins", get(plugins))
         .merge(changes)
         .fallback(async || failure(StatusCode::NOT_FOUND, "no such path".to_owned()))
+        .layer(middleware::from_fn_with_state(app.clone(), guard::reads))
         .with_state(app)
 }
 

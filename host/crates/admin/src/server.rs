@@ -93,6 +93,7 @@ impl Admin {
             token: parts.token.into(),
             metrics: parts.metrics,
             push: parts.push,
+            is_loopback: address.ip().is_loopback(),
         };
         let routes = router(app, parts.push_bytes_max);
         let thread = std::thread::Builder::new().name("admin".to_owned()).spawn(move || {

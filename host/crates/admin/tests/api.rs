@@ -303,6 +303,28 @@ fn status_tells_where_every_source_stands_and_timers_what_comes_next() {
 }
 
 #[test]
+fn nothing_is_read_under_a_name_that_somebody_else_can_point_here() {
+    let api = started();
+    let address = api.admin.address();
+    let paths =
+        ["/api/v1/status", "/api/v1/timers", "/api/v1/plugins", "/metrics", "/readyz", "/x"];
+    for path in paths {
+        let get = format!("GET {path}");
+        for evil in ["evil.example", "evil.example:9464", "localhost.evil.example", ""] {
+            let (status, body) = request(address, &get, &format!("Host: {evil}\r\n"), b"");
+            assert_eq!(status, 403, "{path} {evil}: {body}");
+            assert!(body.contains("`localhost` only"), "{body}");
+        }
+        for good in ["localhost", "127.0.0.1:9464", "[::1]"] {
+            let (status, _) = request(address, &get, &format!("Host: {good}\r\n"), b"");
+            assert_ne!(status, 403, "{path} {good}");
+        }
+    }
+    api.supervisor.handle().stop();
+    assert_eq!(api.supervisor.join(), PipelineEnd::Stopped);
+}
+
+#[test]
 fn changes_need_the_token_and_no_foreign_page_can_make_them() {
     let api = started();
     let evil = "Host: evil.example\r\nAuthorization: Bearer secret\r\n";

@@ -33,6 +33,7 @@ use crate::{
     setup::{Names, PipelineSetup, Revision},
     status::{
         CheckpointShown, LaneView, NotReady, Phase, Readiness, checkpoint_warning, lane_reasons,
+        unanswered_reason,
     },
     swap::SwapShare,
     telemetry,
@@ -270,6 +271,7 @@ impl Handle {
         }
         for view in self.lanes() {
             readiness.reasons.extend(lane_reasons(&view, self.0.commit_every, now));
+            readiness.reasons.extend(unanswered_reason(&view, &self.0.names, now));
             readiness.warnings.extend(checkpoint_warning(&view, now));
         }
         readiness.warnings.extend(findings.nothing_matched);

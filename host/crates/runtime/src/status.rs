@@ -3,16 +3,20 @@
 use dovetail_core::{
     checkpoint::Manifest,
     epoch::{Attempt, LaneId, Owner},
-    lane::{EpochReport, InputCounts, LaneStatus},
+    lane::{EpochReport, InputCounts, LaneStatus, SourceCondition, SourceStatus},
+    record::Source,
     time::ProcessingTime,
 };
 
-use crate::window::Window;
+use crate::{setup::Names, window::Window};
 
 /// Seconds over which rates are taken.
 const RATE_SECONDS: i64 = 10;
 /// So many failed checkpoints in a row make a pipeline not ready.
 const CHECKPOINT_FAILURES_MAX: u32 = 3;
+/// A source that the log tells nothing of for this long is not being read, ms: longer than any one
+/// request takes.
+const UNANSWERED_AFTER: i64 = 10_000;
 /// Seconds over which failed calls are watched.
 const FAILURE_SECONDS: i64 = 60;
 
@@ -167,6 +171,8 @@ pub struct LaneView {
     pub committed_at: Option<ProcessingTime>,
     /// How long the last commit took, ms.
     pub commit_ms: i64,
+    /// Sources that the log has not told anything of since, ms, at that position.
+    unanswered: Vec<(Source, i64, ProcessingTime)>,
     /// Since when an epoch with work in it is open, ms.
     pub open_since: Option<ProcessingTime>,
     /// Counts since the start of the process.
@@ -199,6 +205,7 @@ impl LaneView {
             all_idle_since: None,
             committed_at: None,
             commit_ms: 0,
+            unanswered: Vec::new(),
             open_since: None,
             totals: Totals::default(),
             recoveries: 0,
@@ -227,7 +234,20 @@ impl LaneView {
             since @ Some(_) if status.all_idle => since,
             _ => status.all_idle.then_some(now),
         };
+        let unknown = |source: &&SourceStatus| source.condition == SourceCondition::Unknown;
+        let since = |source: &SourceStatus| {
+            let (place, position) = (source.source, source.position);
+            let before = self.unanswered.iter().find(|each| (each.0, each.1) == (place, position));
+            (place, position, before.map_or(now, |(.., since)| *since))
+        };
+        self.unanswered = status.sources.iter().filter(unknown).map(since).collect();
         self.status = Some(status);
+    }
+
+    /// Returns the sources of which the log has told nothing for that long, ms.
+    fn unanswered_for(&self, ms: i64, now: ProcessingTime) -> Vec<Source> {
+        let waits = |since: i64| self.phase == Phase::Running && now.saturating_sub(since) > ms;
+        self.unanswered.iter().filter(|each| waits(each.2)).map(|each| each.0).collect()
     }
 
     /// Adds what a committed epoch counted.
@@ -385,6 +405,24 @@ pub fn lane_reasons(view: &LaneView, commit_every: i64, now: ProcessingTime) -> 
     reasons
 }
 
+/// Returns the sources that a lane cannot read on, as a reason: under load a source is unknown now
+/// and then, but moves.
+#[must_use]
+pub fn unanswered_reason(view: &LaneView, names: &Names, now: ProcessingTime) -> Option<NotReady> {
+    let sources = view.unanswered_for(UNANSWERED_AFTER, now);
+    if sources.is_empty() {
+        return None;
+    }
+    let name = |source: &Source| format!("{}[{}]", names.input(source.input), source.partition.0);
+    let message = format!(
+        "lane {}: nothing was heard of {} for {} s: is the broker up?",
+        view.lane.0,
+        sources.iter().map(name).collect::<Vec<_>>().join(", "),
+        UNANSWERED_AFTER / 1_000
+    );
+    Some(NotReady { code: "log_unanswered", lane: Some(view.lane), message })
+}
+
 /// Returns what an operator should know of one lane's checkpoints: the last is old although epochs
 /// were committed since.
 #[must_use]
@@ -406,7 +444,11 @@ pub fn checkpoint_warning(view: &LaneView, now: ProcessingTime) -> Option<String
 
 #[cfg(test)]
 mod tests {
-    use dovetail_core::dead_letter::Reason;
+    use dovetail_core::{
+        dead_letter::Reason,
+        record::{InputIndex, Partition},
+        state::StateSize,
+    };
 
     use super::*;
 
@@ -432,6 +474,45 @@ mod tests {
         view.open_since = Some(1_000);
         assert!(codes(&view, 2_000).is_empty());
         assert_eq!(codes(&view, 2_001), ["epoch_open"]);
+    }
+
+    #[test]
+    fn a_source_that_is_unknown_at_one_place_for_too_long_is_a_reason() {
+        let names = Names { inputs: vec!["orders".to_owned()], ..Names::default() };
+        let mut view = running();
+        let mut stand = |now: i64, condition, position| {
+            let source = SourceStatus {
+                source: Source { input: InputIndex(0), partition: Partition(2) },
+                condition,
+                position,
+                watermark: 0,
+                is_idle: false,
+                is_holder: false,
+                held_since: None,
+                has_records: true,
+            };
+            let status = LaneStatus {
+                epoch: None,
+                watermark: 0,
+                processing_time: now,
+                sources: vec![source],
+                firing: None,
+                timers_pending: 0,
+                all_idle: false,
+                state: StateSize::default(),
+                revision: String::new(),
+            };
+            view.stand(status, now);
+            unanswered_reason(&view, &names, now).map(|reason| reason.message)
+        };
+        assert_eq!(stand(0, SourceCondition::Unknown, 7), None);
+        // It moves: between two looks it was read on.
+        assert_eq!(stand(11_000, SourceCondition::Unknown, 8), None);
+        assert_eq!(stand(21_000, SourceCondition::Unknown, 8), None);
+        let said = stand(21_001, SourceCondition::Unknown, 8).unwrap();
+        assert_eq!(said, "lane 3: nothing was heard of orders[2] for 10 s: is the broker up?");
+        assert_eq!(stand(21_002, SourceCondition::AtEnd, 8), None);
+        assert_eq!(stand(40_000, SourceCondition::Unknown, 8), None, "anew");
     }
 
     #[test]

@@ -19,6 +19,9 @@ use super::{
     Surroundings,
 };
 
+/// The default of `time.valid`, as [`dovetail_codec::TIME_VALID_DEFAULT`].
+const TIME_VALID: &str = "2000-01-01 to 2100-01-01";
+
 pub(super) fn read_inputs(
     reader: &mut Reader,
     root: &mut Section<'_>,
@@ -234,7 +237,7 @@ fn read_time(
         }
     };
     let range = |scalar: &Scalar| units::date_range_ms(&scalar.text);
-    let (first, end) = reader.or(&mut section, "valid", "2000-01-01 to 2100-01-01", range);
+    let (first, end) = reader.or(&mut section, "valid", TIME_VALID, range);
     let help = "how far records may be out of order, such as 5s; 0s when they never are";
     let time = TimeConfig {
         out_of_orderness: reader.required(
@@ -260,4 +263,17 @@ fn json_path(scalar: &Scalar) -> Result<Option<JsonPath>, String> {
     JsonPath::parse(&scalar.text)
         .map(Some)
         .map_err(|error| format!("a path such as $.user_id ({error})"))
+}
+
+#[cfg(test)]
+mod tests {
+    use dovetail_codec::TIME_VALID_DEFAULT;
+
+    use super::*;
+
+    #[test]
+    fn valid_times_are_by_default_those_of_the_codec() {
+        let (first, end) = units::date_range_ms(TIME_VALID).unwrap();
+        assert_eq!(first..end, TIME_VALID_DEFAULT);
+    }
 }
