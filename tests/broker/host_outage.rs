@@ -6,12 +6,37 @@ use std::time::Duration;
 
 use dovetail_tests::broker::{Broker, ENDS_TRANSACTIONS, Options};
 
-use crate::host_process::{LIMIT, Pipeline, get, wait_for_status};
-use crate::host_stream::{Random, Stream, size};
+use crate::host_process::{LIMIT, Pipeline, get, wait_for_answer, wait_for_status};
+use crate::host_stream::{BASE, Random, Stream, order, payment, size, value};
 
 const KILLS: (&str, u64) = ("DOVETAIL_TEST_BROKER_KILLS", 2);
 /// Of each topic, after each start of the broker.
 const ORDERS_EACH: u64 = 20_000;
+
+#[test]
+fn an_idle_host_says_that_the_broker_is_away_and_is_ready_again_when_it_is_back() {
+    let options = Options { version: Some(ENDS_TRANSACTIONS), ..Options::killed() };
+    let mut broker = Broker::start(&options).unwrap();
+    let pipeline = Pipeline::on(broker.bootstrap());
+    pipeline.create_topics(1);
+    let host = pipeline.run();
+    let admin = host.wait_for_lanes();
+    // Nothing is open: everything that there is is committed, and seen by a reader.
+    pipeline.client.produce(&pipeline.topic("orders"), &[order("o1", BASE, 1)]).unwrap();
+    wait_for_status(&admin, |status| status["inputs"][0]["records"] == 1);
+    wait_for_answer(&admin, "/readyz", |(code, _)| *code == 200);
+    broker.kill().unwrap();
+    let said = "nothing was heard of orders[0], payments[0]";
+    let (code, _) = wait_for_answer(&admin, "/readyz", |(_, body)| body.contains(said));
+    assert_eq!(code, 503);
+    assert_eq!(get(&admin, "/livez").0, 200);
+    broker.start_again().unwrap();
+    wait_for_answer(&admin, "/readyz", |(code, _)| *code == 200);
+    pipeline.client.produce(&pipeline.topic("payments"), &[payment("o1", BASE, 7, 1)]).unwrap();
+    let results = pipeline.client.wait_for(&pipeline.topic("results"), 1, LIMIT).unwrap();
+    assert_eq!(value(&results[0])["paid"], 7);
+    host.stop();
+}
 
 #[test]
 fn killed_broker_loses_and_repeats_nothing_and_the_host_goes_on() {

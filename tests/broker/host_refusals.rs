@@ -29,7 +29,7 @@ fn assert_says(said: &str, all: &[&str]) {
 }
 
 #[test]
-fn different_partition_counts_are_refused_before_anything_is_read() {
+fn p17_different_partition_counts_are_refused_before_anything_is_read() {
     let pipeline = Pipeline::without_topics();
     let (orders, payments) = (pipeline.topic("orders"), pipeline.topic("payments"));
     for (topic, partitions) in [("orders", 6), ("payments", 4), ("results", 4), ("late", 4)] {
@@ -126,6 +126,15 @@ fn changed_identity_is_refused_with_both_sides() {
             assert_says(&said, &ways_out);
         }
     }
+    let renamed = pipeline.topic("other");
+    pipeline.client.create_topic(&renamed, 4, &[]).unwrap();
+    let elsewhere = text.replacen(&pipeline.topic("orders"), &renamed, 1);
+    let side = |topic: &str, count| format!("orders = {topic}, {count} partitions");
+    let orders = pipeline.topic("orders");
+    for said in [invalid(&pipeline, &elsewhere), refused(&pipeline, &elsewhere)] {
+        assert_says(&said, &["input orders", &side(&orders, 4), &side(&renamed, 4)]);
+        assert_says(&said, &ways_out);
+    }
     pipeline.replace_plugin(&with_another_state());
     for said in [invalid(&pipeline, &text), refused(&pipeline, &text)] {
         assert_says(&said, &["state payments", "state paymentz"]);
@@ -137,6 +146,15 @@ fn changed_identity_is_refused_with_both_sides() {
     let host = pipeline.run_text("pipeline.yaml", &text);
     host.admin();
     host.stop();
+
+    // More partitions cannot be taken back, so they come last.
+    for topic in ["orders", "payments"] {
+        pipeline.client.add_partitions(&pipeline.topic(topic), 8).unwrap();
+    }
+    for said in [invalid(&pipeline, &text), refused(&pipeline, &text)] {
+        assert_says(&said, &["input orders", &side(&orders, 4), &side(&orders, 8)]);
+        assert_says(&said, &ways_out);
+    }
 }
 
 /// The plugin with its state `payments` under another name.

@@ -21,7 +21,7 @@ fn key(number: i64, partition: u16) -> String {
 }
 
 #[test]
-fn partitions_that_hold_different_hours_are_read_in_step() {
+fn p13_partitions_that_hold_different_hours_are_read_in_step() {
     let pipeline = Pipeline::create(2);
     let (mut orders, mut payments) = (Vec::new(), Vec::new());
     let mut expected = BTreeMap::new();

@@ -75,6 +75,17 @@ fn second_sigterm_ends_at_once_and_loses_nothing() {
     stream.check(&results, &client.read_committed(&late).unwrap());
 }
 
+#[test]
+fn sigterm_before_there_is_a_broker_ends_the_process_in_order() {
+    // Nobody listens there: the host looks for the cluster until it gives up.
+    let pipeline = Pipeline::on("127.0.0.1:1");
+    let mut host = pipeline.run();
+    host.wait_for_handler();
+    host.terminate();
+    assert_eq!(host.wait_exit(STOP_LIMIT), Some(0), "{}", host.text());
+    assert!(host.text().contains("stopped before anything was read"), "{}", host.text());
+}
+
 /// How many records of the inputs lie before the committed positions.
 fn committed(pipeline: &Pipeline) -> usize {
     let consumer: BaseConsumer = ClientConfig::new()

@@ -13,9 +13,13 @@ mod host_checkpoints;
 #[cfg(test)]
 mod host_contest;
 #[cfg(test)]
+mod host_dead_letters;
+#[cfg(test)]
 mod host_disk;
 #[cfg(test)]
 mod host_gaps;
+#[cfg(test)]
+mod host_keys;
 #[cfg(test)]
 mod host_kills;
 #[cfg(test)]
@@ -31,7 +35,11 @@ mod host_refusals;
 #[cfg(test)]
 mod host_replay;
 #[cfg(test)]
+mod host_revisions;
+#[cfg(test)]
 mod host_run;
+#[cfg(test)]
+mod host_secure;
 #[cfg(test)]
 mod host_standstill;
 #[cfg(test)]

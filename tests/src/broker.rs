@@ -38,6 +38,8 @@ pub struct Options {
     pub settings: Vec<String>,
     /// Adds a listener with TLS and SCRAM or PLAIN; see [`Broker::secure`].
     pub secure: bool,
+    /// The secure listener asks for the certificate in [`Secure::client_files`] instead.
+    pub client_certificates: bool,
 }
 
 impl Options {
@@ -71,7 +73,7 @@ impl Broker {
             .context("create the broker's folder")?;
         let mut settings = options.settings.join("\n");
         if options.secure {
-            settings.push_str(&secure::prepare(folder.path())?);
+            settings.push_str(&secure::prepare(folder.path(), options.client_certificates)?);
         }
         std::fs::write(folder.path().join("extra.properties"), settings + "\n")?;
         let mut broker =

@@ -2,7 +2,7 @@
 
 use super::{Follower, Secure};
 use anyhow::{Context as _, Result, bail};
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::admin::{AdminClient, AdminOptions, NewPartitions, NewTopic, TopicReplication};
 use rdkafka::client::{ClientContext, DefaultClientContext};
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -148,6 +148,23 @@ impl Client {
         for result in block_on(admin.create_topics([&topic], &options))? {
             if let Err((name, code)) = result {
                 bail!("create topic {name}: {code}");
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a topic more partitions: so many in all.
+    ///
+    /// # Errors
+    /// The broker refused, or did not answer.
+    pub fn add_partitions(&self, topic: &str, count: usize) -> Result<()> {
+        let admin: AdminClient<DefaultClientContext> = self.config.create()?;
+        let options = AdminOptions::new().request_timeout(Some(REQUEST_LIMIT));
+        for result in
+            block_on(admin.create_partitions([&NewPartitions::new(topic, count)], &options))?
+        {
+            if let Err((name, code)) = result {
+                bail!("add partitions to {name}: {code}");
             }
         }
         Ok(())

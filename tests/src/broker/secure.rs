@@ -1,8 +1,10 @@
-//! A listener with TLS whose users log in with SCRAM or PLAIN.
+//! A listener with TLS whose users log in with SCRAM, PLAIN or a certificate.
 
 use anyhow::{Context as _, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use super::fixture_folder;
 
 const USER: &str = "dovetail";
 const PASSWORD: &str = "only-for-tests";
@@ -18,6 +20,8 @@ pub struct Secure {
     pub password: &'static str,
     /// The broker's certificate in PEM, which signs itself.
     pub ca_file: PathBuf,
+    /// Certificate and key in PEM of a client that the broker knows.
+    pub client_files: [PathBuf; 2],
 }
 
 impl Secure {
@@ -31,6 +35,7 @@ impl Secure {
             user: USER,
             password: PASSWORD,
             ca_file: certificate(folder),
+            client_files: ["client.pem", "client.key"].map(|file| fixture_folder().join(file)),
         })
     }
 }
@@ -43,8 +48,9 @@ fn certificate(folder: &Path) -> PathBuf {
     folder.join("ca.pem")
 }
 
-/// Makes the key and its certificate; the broker's settings for the listener.
-pub(super) fn prepare(folder: &Path) -> Result<String> {
+/// Makes the key and its certificate; the broker's settings for the listener, which asks for a
+/// client's certificate or for a password.
+pub(super) fn prepare(folder: &Path, client_certificates: bool) -> Result<String> {
     let keystore = keystore(folder);
     let store = ["-keystore", path_text(&keystore)?, "-storetype", "PKCS12"];
     let secret = ["-storepass", PASSWORD, "-alias", "broker"];
@@ -57,24 +63,47 @@ pub(super) fn prepare(folder: &Path) -> Result<String> {
     let certificate = certificate(folder);
     let file = [path_text(&certificate)?];
     keytool(export.iter().chain(&file).chain(&store).chain(&secret))?;
-    Ok(settings(path_text(&keystore)?))
+    let login = if client_certificates {
+        certificate_login(path_text(&fixture_folder().join("client.pem"))?)
+    } else {
+        password_login()
+    };
+    Ok(settings(path_text(&keystore)?) + &login)
 }
 
 fn settings(keystore: &str) -> String {
-    let scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;";
-    let plain = "org.apache.kafka.common.security.plain.PlainLoginModule required";
     format!(
         "
 listeners=PLAINTEXT://127.0.0.1:@PORT@,CONTROLLER://127.0.0.1:@CONTROLLER@,SECURE://127.0.0.1:@SECURE@
 advertised.listeners=PLAINTEXT://127.0.0.1:@PORT@,SECURE://127.0.0.1:@SECURE@
+listener.name.secure.ssl.keystore.location={keystore}
+listener.name.secure.ssl.keystore.password={PASSWORD}
+listener.name.secure.ssl.keystore.type=PKCS12
+"
+    )
+}
+
+fn certificate_login(certificate: &str) -> String {
+    format!(
+        "\
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURE:SSL
+listener.name.secure.ssl.client.auth=required
+listener.name.secure.ssl.truststore.location={certificate}
+listener.name.secure.ssl.truststore.type=PEM
+"
+    )
+}
+
+fn password_login() -> String {
+    let scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;";
+    let plain = "org.apache.kafka.common.security.plain.PlainLoginModule required";
+    format!(
+        "\
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURE:SASL_SSL
 listener.name.secure.sasl.enabled.mechanisms=SCRAM-SHA-512,SCRAM-SHA-256,PLAIN
 listener.name.secure.scram-sha-512.sasl.jaas.config={scram}
 listener.name.secure.scram-sha-256.sasl.jaas.config={scram}
 listener.name.secure.plain.sasl.jaas.config={plain} user_{USER}=\"{PASSWORD}\";
-listener.name.secure.ssl.keystore.location={keystore}
-listener.name.secure.ssl.keystore.password={PASSWORD}
-listener.name.secure.ssl.keystore.type=PKCS12
 "
     )
 }
