@@ -6,7 +6,7 @@ use std::process::Output;
 use serde_json::Value;
 
 use crate::host_process::{
-    LIMIT, Pipeline, dovetail, get, marked, metric, order_payment, wait_for_status,
+    LIMIT, Pipeline, dovetail, get, marked, metric, order_payment, wait_for_answer, wait_for_status,
 };
 use crate::host_stream::{BASE, key_in, order, payment, value};
 
@@ -62,6 +62,24 @@ fn status_names_who_holds_the_watermark_and_probes_answer() {
     let by_plugin = |name: &str| metric(&metrics, &format!("dovetail_join_{name}_total"), &[]);
     assert_eq!(by_plugin("paid"), Some(1.0), "{metrics}");
     assert_eq!(by_plugin("unpaid"), None, "{metrics}");
+    // What is measured aside comes within a second, what the clients say within five.
+    let is_complete = |(_, metrics): &(u16, String)| {
+        let has = |name: &str, labels: &[&str]| metric(metrics, name, labels).is_some();
+        let orders = &["input=\"orders\"", "partition=\"0\""];
+        metric(metrics, "dovetail_input_lag_records", orders) == Some(0.0)
+            && has("dovetail_client_round_trip_seconds", &["client=\"producer\""])
+            && has("dovetail_client_queued_bytes", &["client=\"consumer\""])
+            && has("dovetail_state_reads_total", &["result=\"miss\""])
+            && has("dovetail_state_memory_bytes", &["kind=\"memtables\""])
+    };
+    let (_, metrics) = wait_for_answer(&admin, "/metrics", is_complete);
+    let count = |name: &str, labels: &[&str]| metric(&metrics, name, labels).unwrap_or_default();
+    let written = results[0].value.as_ref().unwrap().len() + results[0].key.as_ref().unwrap().len();
+    let bytes = count("dovetail_output_bytes_total", &["output=\"main\""]);
+    assert_eq!(bytes, f64::from(u32::try_from(written).unwrap()));
+    let called = ["fn=\"process_element\"", "le=\"+Inf\""];
+    assert!(count("dovetail_plugin_call_seconds_bucket", &called) >= 1.0, "{metrics}");
+    assert_eq!(count("dovetail_join_match_delay_seconds_count", &[]), 1.0);
     host.stop();
 }
 

@@ -11,6 +11,8 @@ mod host_admin;
 #[cfg(test)]
 mod host_checkpoints;
 #[cfg(test)]
+mod host_clock;
+#[cfg(test)]
 mod host_contest;
 #[cfg(test)]
 mod host_dead_letters;

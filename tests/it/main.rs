@@ -7,6 +7,8 @@
 #[cfg(test)]
 mod dependency_rules;
 #[cfg(test)]
+mod documented;
+#[cfg(test)]
 mod examples;
 #[cfg(test)]
 mod limits;

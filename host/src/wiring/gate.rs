@@ -9,7 +9,7 @@ use dovetail_core::{
     state::StateId,
 };
 use dovetail_plugin::{Engine, Gate, GateOptions, Limits};
-use dovetail_runtime::Revision;
+use dovetail_runtime::{Revision, call_time::Timed};
 
 use super::roles::{self, Fit};
 use crate::{
@@ -95,12 +95,14 @@ pub struct FittedRevision {
     numbers: Option<Vec<u32>>,
     outputs: Vec<OutputOptions>,
     limits: Limits,
+    pipeline: String,
 }
 
 impl FittedRevision {
     /// Returns a revision with the way it fits; `accepted` says what each configured output takes.
     #[must_use]
     pub fn new(
+        pipeline: &str,
         revision: dovetail_plugin::Revision,
         fit: Fit,
         accepted: &[OutputOptions],
@@ -108,11 +110,13 @@ impl FittedRevision {
     ) -> Self {
         let outputs = fit.lane_outputs(accepted);
         let descriptor = revision.descriptor().clone();
-        Self { revision, descriptor, fit, numbers: None, outputs, limits }
+        let pipeline = pipeline.to_owned();
+        Self { revision, descriptor, fit, numbers: None, outputs, limits, pipeline }
     }
 
     /// Returns a later revision: the lanes number their outputs as the `first` one did.
     fn later(
+        pipeline: &str,
         revision: dovetail_plugin::Revision,
         fit: Fit,
         first: &Fit,
@@ -121,7 +125,7 @@ impl FittedRevision {
     ) -> Self {
         let numbers = fit.renumbered(first, revision.descriptor().outputs.len());
         let fit = Fit { roles: fit.roles, ..first.clone() };
-        let mut fitted = Self::new(revision, fit, accepted, limits);
+        let mut fitted = Self::new(pipeline, revision, fit, accepted, limits);
         if numbers.is_some() {
             let names = fitted.outputs.iter().map(|output| output.name.clone());
             fitted.descriptor.outputs = names.collect();
@@ -146,7 +150,7 @@ impl Revision for FittedRevision {
         }
         instance.prepare().map_err(|failure| failure.message)?;
         Ok(PluginSwitch {
-            function: Box::new(instance),
+            function: Box::new(Timed::new(instance, &self.pipeline)),
             descriptor: self.descriptor.clone(),
             state_ids,
             roles: self.fit.roles.clone(),
@@ -172,7 +176,8 @@ pub fn admit_later(
     let revision = gate.load_bytes(bytes, &loaded.config.plugin.config)?;
     let fit = roles::fit(loaded, revision.descriptor())
         .map_err(|problems| loaded.problems(problems).to_string())?;
-    Ok(Arc::new(FittedRevision::later(revision, fit, first, accepted, gate.limits())))
+    let (pipeline, limits) = (&loaded.config.pipeline, gate.limits());
+    Ok(Arc::new(FittedRevision::later(pipeline, revision, fit, first, accepted, limits)))
 }
 
 #[cfg(test)]

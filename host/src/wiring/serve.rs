@@ -5,7 +5,7 @@
 
 use std::{net::TcpListener, path::Path, sync::Arc};
 
-use dovetail_admin::Admin;
+use dovetail_admin::{Admin, Metrics};
 use dovetail_core::{
     epoch::{LaneId, Owner},
     identity::Identity,
@@ -16,6 +16,7 @@ use dovetail_runtime::{
     partition_watch::PartitionWatch,
     reload::{Candidate, ReloadParts, Reloader},
     supervisor::{PipelineEnd, Supervisor},
+    telemetry,
     watch::WatchOptions,
 };
 use dovetail_state::{Claim, MemoryBudget, StateDirectory};
@@ -67,17 +68,20 @@ pub fn run(surveyed: Surveyed, termination: &Termination) -> Result<Ended, Failu
     let lanes = lane_setups(config, backend.as_mut(), &ground, &fit, identity.lanes, &directory)?;
     let token = directory.admin_token().map_err(|error| Failure::internal(error.to_string()))?;
     let digest = revision.digest().to_owned();
-    let revision = FittedRevision::new(revision, fit.clone(), &ground.outputs, gate.limits());
+    // Before the first instance is made: what is measured from here on is recorded.
+    let metrics = super::admin::record_metrics()?;
+    let (pipeline, limits) = (&config.pipeline, gate.limits());
+    let revision = FittedRevision::new(pipeline, revision, fit.clone(), &ground.outputs, limits);
     let setup = pipeline_setup(config, &ground, &fit, identity, Arc::new(revision))?;
     let outputs = ground.outputs.clone();
     let names = fit.outputs.iter().map(|at| config.outputs[*at].name.clone()).collect();
     let later = Later { gate, loaded: Arc::clone(&loaded), fit, outputs, digest };
-    let metrics = super::admin::record_metrics()?;
     let supervisor = termination.begin(|| Ok(Supervisor::start(&setup, lanes)?))?;
     let handle = supervisor.handle();
     let counter = backend.partition_counter();
     let counting = counter.map(|count| PartitionWatch::spawn(handle.clone(), count)).transpose();
-    let watched = watch(config, handle.clone(), later, metrics, Port { listener, token });
+    let port = Port { listener, token, directory: directory.clone() };
+    let watched = watch(config, handle.clone(), later, metrics, port);
     if watched.is_err() || counting.is_err() {
         handle.stop();
     } else {
@@ -153,10 +157,11 @@ struct Later {
     digest: String,
 }
 
-/// Where the admin server listens, and what lets a change through.
+/// Where the admin server listens, what lets a change through, and whose memory it shows.
 struct Port {
     listener: TcpListener,
     token: String,
+    directory: StateDirectory,
 }
 
 /// Watches the plugin file and starts the admin server. Dropping what it returns ends both.
@@ -182,6 +187,14 @@ fn watch(
             ..WatchOptions::default()
         },
     })?;
+    let names = handle.names().clone();
+    let refresh = move || {
+        let used = port.directory.memory_use();
+        let kinds =
+            [("memtables", used.memtables as u64), ("block_cache", used.block_cache as u64)];
+        telemetry::publish_state_memory(&names, &kinds);
+    };
+    let metrics = Metrics { handle: metrics, refresh: Arc::new(refresh) };
     let admin = super::admin::serve(config, port.listener, handle, &reloader, port.token, metrics)?;
     Ok((reloader, admin))
 }

@@ -12,9 +12,11 @@
 mod config;
 mod row;
 
+use std::time::Duration;
+
 use dovetail_sdk::{
-    Context, Counter, EventTimeBuffer, Header, HeaderNames, Input, Message, Output, Plugin, Record,
-    Result, Setup, Slot, Timer, TimerDomain, ValueState,
+    Context, Counter, EventTimeBuffer, Header, HeaderNames, Histogram, Input, Message, Output,
+    Plugin, Record, Result, Setup, Slot, Timer, TimerDomain, ValueState,
     codec::{decode, encode},
     fail,
     json::integer,
@@ -48,6 +50,7 @@ pub struct LatestDimension {
     timed_out: Counter,
     stale: Counter,
     ignored: Counter,
+    match_delay: Histogram,
     template: Template,
     version_slot: Option<usize>,
     dimension_headers: HeaderNames,
@@ -90,6 +93,7 @@ impl Plugin for LatestDimension {
             timed_out: setup.counter("timed_out"),
             stale: setup.counter("stale_dimensions"),
             ignored: setup.counter("ignored_records"),
+            match_delay: setup.histogram("match_delay_seconds"),
             template,
             version_slot,
             dimension_headers: config.headers.of("dimension"),
@@ -313,6 +317,11 @@ impl LatestDimension {
             let fields = self.template.fields(BEHAVIOUR).restore(item.fields.borrow());
             let behaviour =
                 Behaviour { fields: &fields, headers: &item.headers, time: Some(slot.time) };
+            if let Dimension::Known(DimensionRow { time: Some(time), .. }) = row.dimension {
+                // What is known when the behaviour comes has no delay, and is not measured.
+                let delay = time.saturating_sub(slot.time).max(0).unsigned_abs();
+                self.match_delay.record(context, Duration::from_millis(delay).as_secs_f64());
+            }
             self.conclude(&behaviour, &row.dimension, context)?;
         }
         Ok(())

@@ -15,9 +15,11 @@
 
 mod config;
 
+use std::time::Duration;
+
 use dovetail_sdk::{
-    Context, Counter, EventTimeBuffer, Header, HeaderNames, Input, Message, Output, Plugin, Record,
-    Result, Setup, Timer, TimerDomain, ValueState, fail,
+    Context, Counter, EventTimeBuffer, Header, HeaderNames, Histogram, Input, Message, Output,
+    Plugin, Record, Result, Setup, Timer, TimerDomain, ValueState, fail,
     json::Kept,
     result::{Shape, Side, Template},
 };
@@ -51,6 +53,7 @@ pub struct OrderPayment {
     dropped_payments: Counter,
     repeated_orders: Counter,
     ignored: Counter,
+    match_delay: Histogram,
     template: Template,
     order_headers: HeaderNames,
     payment_headers: HeaderNames,
@@ -115,6 +118,7 @@ impl Plugin for OrderPayment {
             dropped_payments: setup.counter("dropped_payments"),
             repeated_orders: setup.counter("repeated_orders"),
             ignored: setup.counter("ignored_records"),
+            match_delay: setup.histogram("match_delay_seconds"),
             template: shape.compile(&sides, &words)?,
             order_headers: config.headers.of("order"),
             payment_headers: config.headers.of("payment"),
@@ -199,6 +203,7 @@ impl OrderPayment {
         let fields = self.template.fields(PAYMENT).pick(&payment.value)?;
         let headers = self.payment_headers.filter(&payment.headers);
         let paying = Half { fields: &fields, headers: &headers };
+        self.match_delay.record(context, seconds_between(ordered, slot.time));
         self.emit_paid(order, &paying, ordered.max(slot.time), context);
         Ok(true)
     }
@@ -222,6 +227,7 @@ impl OrderPayment {
                 let headers = self.payment_headers.read(context);
                 let payment = Half { fields: &fields, headers: &headers };
                 let deadline = ordered.saturating_add(self.within);
+                self.match_delay.record(context, seconds_between(ordered, time));
                 self.emit_paid(&order, &payment, ordered.max(time), context);
                 context.timers().delete_event_time(deadline, DECIDE);
                 self.decided(deadline, context)
@@ -333,4 +339,9 @@ impl OrderPayment {
         let time = ordered.saturating_add(self.within);
         self.main.send(context, Message::new(&self.out).headers(order.headers).time(time));
     }
+}
+
+/// Returns how far two event times are apart, s.
+fn seconds_between(one: i64, other: i64) -> f64 {
+    Duration::from_millis(one.abs_diff(other)).as_secs_f64()
 }

@@ -12,4 +12,4 @@ pub mod signals;
 pub mod time_text;
 pub mod view;
 
-pub use self::server::{Admin, AdminError, AdminParts, Push, bind};
+pub use self::server::{Admin, AdminError, AdminParts, Metrics, Push, bind};

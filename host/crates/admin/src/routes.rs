@@ -12,12 +12,11 @@ use axum::{
     routing::{get, post},
 };
 use dovetail_runtime::{Handle, clock, reload::PushError};
-use metrics_exporter_prometheus::PrometheusHandle;
 use serde::Deserialize;
 
 use crate::{
     guard,
-    server::Push,
+    server::{Metrics, Push},
     view::{
         CheckpointTriggeredView, Failure, LanesView, PushedView, ReadyView, RevisionView,
         StatusView, TimerView,
@@ -36,7 +35,7 @@ const TIMERS_MAX: usize = 10_000;
 pub(crate) struct App {
     pub(crate) handle: Handle,
     pub(crate) token: Arc<str>,
-    pub(crate) metrics: PrometheusHandle,
+    pub(crate) metrics: Metrics,
     pub(crate) push: Push,
     /// Whether only this machine can make requests.
     pub(crate) is_loopback: bool,
@@ -86,8 +85,10 @@ async fn readyz(State(app): State<App>) -> Response {
 }
 
 async fn render_metrics(State(app): State<App>) -> Response {
-    app.metrics.run_upkeep();
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], app.metrics.render()).into_response()
+    (app.metrics.refresh)();
+    app.metrics.handle.run_upkeep();
+    let text = app.metrics.handle.render();
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }
 
 async fn status(State(app): State<App>) -> Json<StatusView> {

@@ -17,6 +17,21 @@ use crate::routes::{App, router};
 /// Takes a pushed plugin through the gate and lets every lane take it over; returns its digest.
 pub type Push = Arc<dyn Fn(&[u8]) -> Result<String, PushError> + Send + Sync>;
 
+/// What `/metrics` answers with.
+#[derive(Clone)]
+pub struct Metrics {
+    /// The recorder's handle.
+    pub handle: PrometheusHandle,
+    /// Publishes what nothing publishes by itself; called before each answer.
+    pub refresh: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
 /// How long requests in progress may go on when the server ends.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -28,8 +43,8 @@ pub struct AdminParts {
     pub handle: Handle,
     /// What a change must bring along; an empty one lets no change through.
     pub token: String,
-    /// The recorder's handle.
-    pub metrics: PrometheusHandle,
+    /// The metrics.
+    pub metrics: Metrics,
     /// Takes a pushed plugin.
     pub push: Push,
     /// How large a pushed plugin may be, in bytes.

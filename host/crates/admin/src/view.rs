@@ -247,7 +247,7 @@ impl From<Readiness> for ReadyView {
                 .reasons
                 .into_iter()
                 .map(|reason| ReasonView {
-                    code: reason.code.to_owned(),
+                    code: reason.code.name().to_owned(),
                     lane: reason.lane.map(|lane| lane.0),
                     message: reason.message,
                 })

@@ -12,7 +12,7 @@ use std::{
 
 use bytes::Bytes;
 use dovetail_admin::{
-    Admin, AdminParts, bind,
+    Admin, AdminParts, Metrics, bind,
     view::{Failure, PushedView, ReadyView, RevisionView, StatusView, TimerView},
 };
 use dovetail_core::{
@@ -213,7 +213,10 @@ fn started() -> Api {
         listener: bind("127.0.0.1:0".parse().unwrap()).unwrap(),
         handle: supervisor.handle(),
         token: "secret".to_owned(),
-        metrics: PrometheusBuilder::new().build_recorder().handle(),
+        metrics: Metrics {
+            handle: PrometheusBuilder::new().build_recorder().handle(),
+            refresh: Arc::new(|| {}),
+        },
         push: Arc::new(|bytes| match bytes {
             b"good" => Ok("good digest".to_owned()),
             _ => Err(PushError::Refused {

@@ -122,6 +122,35 @@ pub enum LogError {
     Config(String),
 }
 
+/// What a client of the log says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientStatistics {
+    /// Which of the lane's clients: `consumer` or `producer`.
+    pub client: &'static str,
+    /// Records that wait in it.
+    pub queued_records: u64,
+    /// Their bytes.
+    pub queued_bytes: u64,
+    /// Requests that are sent or to be sent.
+    pub requests_in_flight: u64,
+    /// Requests that were not answered in time, since it was made.
+    pub request_timeouts: u64,
+    /// Connections that were tried, since it was made.
+    pub connects: u64,
+    /// The mean round trip to the slowest broker, µs; `None` where none was measured.
+    pub round_trip_us: Option<i64>,
+}
+
+/// What a log knows of itself without asking anybody.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LogStatistics {
+    /// The offset behind the last record of each source, in lane order, as it was last heard;
+    /// shorter, or `None`, where it was not.
+    pub ends: Vec<Option<i64>>,
+    /// The clients.
+    pub clients: Vec<ClientStatistics>,
+}
+
 /// Wakes a lane that waits in [`Log::wait`]; may be called from any thread.
 pub type Waker = Arc<dyn Fn() + Send + Sync>;
 
@@ -197,6 +226,12 @@ pub trait Log: Send {
     /// belongs to acquiring a lane gives up soon, with [`LogError::Doubt`], instead of waiting for
     /// what does not answer; [`Log::commit`] goes on. A log that never waits needs no flag.
     fn heed(&mut self, _stopping: &Arc<AtomicBool>) {}
+
+    /// Returns what the log knows of itself. Cheap; for metrics, and for nothing that decides. The
+    /// default is for logs that have nothing to tell.
+    fn statistics(&self) -> LogStatistics {
+        LogStatistics::default()
+    }
 
     /// Commits an epoch; returns the journal offset behind its record.
     ///

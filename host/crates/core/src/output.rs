@@ -40,6 +40,20 @@ pub struct OutputRecord<'a> {
     pub time: Option<EventTime>,
 }
 
+impl OutputRecord<'_> {
+    /// Returns the bytes of key, value and headers.
+    #[must_use]
+    pub fn size_bytes(&self) -> usize {
+        let bytes = |part: Option<&[u8]>| part.map_or(0, <[u8]>::len);
+        let headers = self.headers.as_slice().iter();
+        bytes(self.key)
+            + bytes(self.value)
+            + headers
+                .map(|header| header.name.len() + bytes(header.value.as_deref()))
+                .sum::<usize>()
+    }
+}
+
 /// A point to go back to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark {

@@ -39,6 +39,15 @@ pub struct StateSize {
     pub bytes: u64,
 }
 
+/// How a store has answered reads of single rows since it was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StoreReads {
+    /// From memory.
+    pub hits: u64,
+    /// From the disk, or because there is no such row.
+    pub misses: u64,
+}
+
 /// Why a store could not answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
@@ -101,6 +110,11 @@ pub trait StateStore: Send {
 
     /// Returns how much is stored.
     fn size(&self) -> StateSize;
+
+    /// Returns how reads were answered. The default is for stores without a cache.
+    fn reads(&self) -> StoreReads {
+        StoreReads::default()
+    }
 
     /// Freezes what is applied at some epoch, without making the caller wait: `None` = what it needs
     /// is on its way, ask again after the next epoch. The frozen epoch may be older than the last

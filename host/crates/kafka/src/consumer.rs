@@ -13,7 +13,7 @@ use std::{
 };
 
 use dovetail_core::{
-    log::{CommittedOffset, Fetched, LogError},
+    log::{ClientStatistics, CommittedOffset, Fetched, LogError},
     record::SourceIndex,
 };
 use rdkafka_sys::types::RDKafkaErrorCode as Code;
@@ -28,6 +28,7 @@ use crate::{
     options::{LaneLogOptions, SourceOptions, Start},
     producer::log_line,
     settings::{self, REQUEST_TIMEOUT},
+    statistics::Statistics,
 };
 
 /// Records taken from one partition at a time.
@@ -246,6 +247,13 @@ impl LaneConsumer {
             }
         }
         Ok(())
+    }
+
+    /// Returns what the client has said last, and the end of every source that it knows.
+    pub(crate) fn statistics(&self) -> (ClientStatistics, Vec<Option<i64>>) {
+        let statistics = Statistics::read(&self.client.statistics());
+        let end = |source: &Source| statistics.end_of(&source.options.topic, source.partition());
+        (statistics.of_client("consumer"), self.sources.iter().map(end).collect())
     }
 
     /// Returns whether a connection was lost.

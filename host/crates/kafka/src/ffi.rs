@@ -15,6 +15,7 @@ mod outgoing;
 mod signal;
 
 use std::{
+    cell::{Ref, RefCell},
     ffi::{CStr, CString, c_char, c_int, c_void},
     fmt,
     mem::ManuallyDrop,
@@ -175,6 +176,8 @@ impl Drop for Handle {
 pub(crate) struct Client {
     // Before `handle`: dropped first.
     main: Queue,
+    /// What it last said of itself, as JSON.
+    statistics: RefCell<String>,
     handle: Arc<Handle>,
 }
 
@@ -201,7 +204,12 @@ impl Client {
             sys::rd_kafka_set_log_queue(raw.as_ptr(), main);
             Queue::new(&handle, main).ok_or("librdkafka gave no main queue")?
         };
-        Ok(Self { main, handle })
+        Ok(Self { main, statistics: RefCell::default(), handle })
+    }
+
+    /// Returns what the client last said of itself, as librdkafka's JSON; empty before the first.
+    pub(crate) fn statistics(&self) -> Ref<'_, str> {
+        Ref::map(self.statistics.borrow(), String::as_str)
     }
 
     fn raw(&self) -> *mut sys::rd_kafka_t {
@@ -222,6 +230,9 @@ impl Client {
                 let event = sys::rd_kafka_queue_poll(self.main.raw.as_ptr(), wait);
                 if event.is_null() {
                     return;
+                }
+                if sys::rd_kafka_event_type(event) == sys::RD_KAFKA_EVENT_STATS {
+                    self.statistics.replace(text_of(sys::rd_kafka_event_stats(event)));
                 }
                 read_event(event, take);
                 sys::rd_kafka_event_destroy(event);
@@ -431,8 +442,10 @@ impl Conf {
         // SAFETY: makes an object of ours; events are asked for instead of callbacks.
         let conf = unsafe {
             let conf = Self(NonNull::new(sys::rd_kafka_conf_new()).ok_or("out of memory")?);
-            let events =
-                sys::RD_KAFKA_EVENT_DR | sys::RD_KAFKA_EVENT_LOG | sys::RD_KAFKA_EVENT_ERROR;
+            let events = sys::RD_KAFKA_EVENT_DR
+                | sys::RD_KAFKA_EVENT_LOG
+                | sys::RD_KAFKA_EVENT_ERROR
+                | sys::RD_KAFKA_EVENT_STATS;
             sys::rd_kafka_conf_set_events(conf.0.as_ptr(), events);
             conf
         };

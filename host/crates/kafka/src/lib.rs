@@ -18,6 +18,7 @@ pub mod options;
 mod producer;
 mod settings;
 mod shorten;
+mod statistics;
 
 pub use admin::Cluster;
 pub use log::KafkaLog;

@@ -15,7 +15,7 @@ use std::{
 use bytes::Bytes;
 use dovetail_core::{
     clock::Clock,
-    log::{CommittedOffset, Fetched, Log, LogError, Transaction, Trimmer, Waker},
+    log::{CommittedOffset, Fetched, Log, LogError, LogStatistics, Transaction, Trimmer, Waker},
 };
 use rdkafka_sys::types::RDKafkaErrorCode as Code;
 
@@ -236,6 +236,17 @@ impl Log for KafkaLog {
 
     fn heed(&mut self, stopping: &Arc<AtomicBool>) {
         self.stopping = Arc::clone(stopping);
+    }
+
+    fn statistics(&self) -> LogStatistics {
+        let mut all = LogStatistics::default();
+        if let Some(consumer) = &self.consumer {
+            let (client, ends) = consumer.statistics();
+            all.clients.push(client);
+            all.ends = ends;
+        }
+        all.clients.extend(self.producer.as_ref().map(LaneProducer::statistics));
+        all
     }
 
     fn commit(&mut self, transaction: &Transaction<'_>) -> Result<i64, LogError> {

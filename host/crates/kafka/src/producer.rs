@@ -11,7 +11,7 @@ use std::{
 };
 
 use dovetail_core::{
-    log::{LogError, Transaction},
+    log::{ClientStatistics, LogError, Transaction},
     output::Target,
     record::{EVENT_TIME_HEADER, Headers},
 };
@@ -25,6 +25,7 @@ use crate::{
     options::{BATCH_BYTES_DEFAULT, LaneLogOptions, OutputTopic, TimestampBounds},
     settings::{self, REQUEST_TIMEOUT},
     shorten::shorten,
+    statistics::Statistics,
 };
 
 /// How often a drain looks for errors.
@@ -172,6 +173,11 @@ impl LaneProducer {
     /// then.
     pub(crate) fn look_between_commits(&self) -> Result<(), LogError> {
         self.look(&mut Reports::default())
+    }
+
+    /// Returns what the client has said last.
+    pub(crate) fn statistics(&self) -> ClientStatistics {
+        Statistics::read(&self.client.statistics()).of_client("producer")
     }
 
     /// Commits an epoch; returns the journal offset behind it. `now` is the clock in ms.

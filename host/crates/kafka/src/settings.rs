@@ -12,6 +12,9 @@ pub(crate) type Settings = Vec<(String, String)>;
 /// How long one request may take; the default of a minute hides a dead coordinator.
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How often a lane's clients say how they are, ms.
+const STATISTICS_EVERY: u64 = 5_000;
+
 /// Room in a request beside the largest record.
 const REQUEST_OVERHEAD_BYTES: usize = 64 * 1024;
 
@@ -84,6 +87,7 @@ pub(crate) fn inputs(options: &LaneLogOptions) -> Settings {
     put(s, "queued.min.messages", (kbytes * 10).clamp(1000, 10_000));
     put(s, "fetch.message.max.bytes", kbytes * 1024);
     put(s, "fetch.wait.max.ms", options.fetch_wait.as_millis());
+    put(s, "statistics.interval.ms", STATISTICS_EVERY);
     settings
 }
 
@@ -113,6 +117,7 @@ pub(crate) fn producer(options: &LaneLogOptions) -> Settings {
         // A request must not outlast its transaction: librdkafka refuses such settings.
         put(s, "socket.timeout.ms", REQUEST_TIMEOUT.as_millis().min(timeout));
     }
+    put(s, "statistics.interval.ms", STATISTICS_EVERY);
     put(s, "enable.idempotence", true);
     put(s, "message.timeout.ms", timeout);
     // Sent when a batch is full or at the drain, which does not linger: fewest requests.

@@ -108,7 +108,10 @@ mod tests {
             round_trip_us: Some(900),
         };
         assert_eq!(read.of_client("consumer"), expected);
-        assert_eq!((read.end_of("t", 0), read.end_of("t", -1), read.end_of("u", 0)), (Some(17), None, None));
+        assert_eq!(
+            (read.end_of("t", 0), read.end_of("t", -1), read.end_of("u", 0)),
+            (Some(17), None, None)
+        );
     }
 
     #[test]

@@ -32,9 +32,7 @@ impl<F> std::fmt::Debug for Timed<F> {
 impl<F: MatchFunction> Timed<F> {
     /// Measures the calls of a function for a pipeline.
     pub fn new(function: F, pipeline: &str) -> Self {
-        let of = |name: &'static str| {
-            histogram!(PLUGIN_CALL, "pipeline" => pipeline.to_owned(), "fn" => name)
-        };
+        let of = |name: &'static str| histogram!(PLUGIN_CALL, "pipeline" => pipeline.to_owned(), "fn" => name);
         let (process_element, on_timer) = (of("process_element"), of("on_timer"));
         Self { function, calls: 0, process_element, on_timer }
     }

@@ -455,6 +455,8 @@ impl LaneDriver {
         self.is_stale = false;
         let status = turning.lane().status();
         telemetry::publish_status(&self.names, self.parts.lane.0, &status);
+        let log = self.parts.log.statistics();
+        telemetry::publish_log(&self.names, self.parts.lane.0, &status, &log);
         let last = self.checkpointing.as_ref().and_then(|it| it.view().last.as_ref());
         if let Some(last) = last {
             let age = now.saturating_sub(last.at).max(0);

@@ -29,6 +29,7 @@ use crate::{
     clock,
     fatal::FatalCause,
     key_watch::{KeyFindings, KeyWatch},
+    reason::ReasonCode,
     revisions::{RevisionEntry, RevisionOrigin, RevisionState, short},
     setup::{Names, PipelineSetup, Revision},
     status::{
@@ -246,14 +247,17 @@ impl Handle {
             readiness.reasons.push(NotReady { code, lane: None, message });
         };
         if let Some(cause) = self.fatal() {
-            add("fatal", cause.to_string());
+            add(ReasonCode::Fatal, cause.to_string());
         }
         if self.is_draining() {
-            add("draining", "the pipeline is stopping".to_owned());
+            add(ReasonCode::Draining, "the pipeline is stopping".to_owned());
         }
         let findings = self.0.keys.findings();
         if let Some(newest) = findings.violations.back() {
-            add("copartition", format!("{newest} ({} such records)", findings.violation_count));
+            add(
+                ReasonCode::Copartition,
+                format!("{newest} ({} such records)", findings.violation_count),
+            );
         }
         // A commit or a call that hangs shows in nothing that the lane itself can publish.
         let limit = self.0.commit_every.saturating_mul(10).max(STUCK_AFTER);
@@ -266,7 +270,11 @@ impl Handle {
                      {limit} ms",
                     lane.0
                 );
-                readiness.reasons.push(NotReady { code: "epoch_open", lane: Some(lane), message });
+                readiness.reasons.push(NotReady {
+                    code: ReasonCode::EpochOpen,
+                    lane: Some(lane),
+                    message,
+                });
             }
         }
         for view in self.lanes() {

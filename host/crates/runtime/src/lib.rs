@@ -7,6 +7,7 @@
 //! [`reload`], [`checkpoint`].
 
 pub mod acquire;
+pub mod call_time;
 mod candidates;
 pub mod checkpoint;
 pub mod checkpointer;
@@ -23,6 +24,7 @@ pub mod key_watch;
 mod lane_thread;
 pub mod look;
 pub mod partition_watch;
+pub mod reason;
 pub mod reload;
 pub mod revisions;
 pub mod setup;

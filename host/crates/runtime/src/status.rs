@@ -8,7 +8,7 @@ use dovetail_core::{
     time::ProcessingTime,
 };
 
-use crate::{setup::Names, window::Window};
+use crate::{reason::ReasonCode, setup::Names, window::Window};
 
 /// Seconds over which rates are taken.
 const RATE_SECONDS: i64 = 10;
@@ -140,7 +140,7 @@ impl CheckpointView {
     /// Returns why a pipeline is not ready because of them.
     fn reason(&self, lane: LaneId) -> Option<NotReady> {
         (self.failures >= CHECKPOINT_FAILURES_MAX).then(|| NotReady {
-            code: "checkpoint_store",
+            code: ReasonCode::CheckpointStore,
             lane: Some(lane),
             message: format!(
                 "lane {}: {} checkpoints in a row have failed at {}, the last with: {}; commits go \
@@ -339,8 +339,8 @@ fn add_input(total: &mut InputCounts, counts: &InputCounts) {
 /// One reason why a pipeline is not ready.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotReady {
-    /// A stable name.
-    pub code: &'static str,
+    /// Which.
+    pub code: ReasonCode,
     /// The lane, where it is one lane's.
     pub lane: Option<LaneId>,
     /// What it is, in words.
@@ -378,10 +378,13 @@ pub fn lane_reasons(view: &LaneView, commit_every: i64, now: ProcessingTime) -> 
             let doubt = view.last_doubt.as_deref().map_or(String::new(), |why| format!(": {why}"));
             let phase = view.phase.name();
             let seconds = now.saturating_sub(view.phase_since) / 1000;
-            add("not_acquired", format!("lane {lane} is {phase} since {seconds} s{doubt}"));
+            add(
+                ReasonCode::NotAcquired,
+                format!("lane {lane} is {phase} since {seconds} s{doubt}"),
+            );
         }
         Phase::Stopping | Phase::Stopped | Phase::Failed => {
-            add("not_running", format!("lane {lane} is {}", view.phase.name()));
+            add(ReasonCode::NotRunning, format!("lane {lane} is {}", view.phase.name()));
         }
     }
     let limit = commit_every.saturating_mul(10);
@@ -389,7 +392,7 @@ pub fn lane_reasons(view: &LaneView, commit_every: i64, now: ProcessingTime) -> 
         && open > limit
     {
         add(
-            "epoch_open",
+            ReasonCode::EpochOpen,
             format!("lane {lane} has not committed for {open} ms; expected within {limit} ms"),
         );
     }
@@ -397,7 +400,7 @@ pub fn lane_reasons(view: &LaneView, commit_every: i64, now: ProcessingTime) -> 
     let checkpoints = view.checkpoints.as_ref().and_then(|view_of| view_of.reason(view.lane));
     if failed.saturating_mul(100) > calls {
         add(
-            "failed_calls",
+            ReasonCode::FailedCalls,
             format!("lane {lane}: {failed} of {calls} plugin calls failed in the last minute"),
         );
     }
@@ -420,7 +423,7 @@ pub fn unanswered_reason(view: &LaneView, names: &Names, now: ProcessingTime) ->
         sources.iter().map(name).collect::<Vec<_>>().join(", "),
         UNANSWERED_AFTER / 1_000
     );
-    Some(NotReady { code: "log_unanswered", lane: Some(view.lane), message })
+    Some(NotReady { code: ReasonCode::LogUnanswered, lane: Some(view.lane), message })
 }
 
 /// Returns what an operator should know of one lane's checkpoints: the last is old although epochs
@@ -447,7 +450,7 @@ mod tests {
     use dovetail_core::{
         dead_letter::Reason,
         record::{InputIndex, Partition},
-        state::StateSize,
+        state::{StateSize, StoreReads},
     };
 
     use super::*;
@@ -459,7 +462,7 @@ mod tests {
     }
 
     fn codes(view: &LaneView, now: i64) -> Vec<&'static str> {
-        lane_reasons(view, 100, now).into_iter().map(|reason| reason.code).collect()
+        lane_reasons(view, 100, now).into_iter().map(|reason| reason.code.name()).collect()
     }
 
     #[test]
@@ -500,6 +503,7 @@ mod tests {
                 timers_pending: 0,
                 all_idle: false,
                 state: StateSize::default(),
+                reads: StoreReads::default(),
                 revision: String::new(),
             };
             view.stand(status, now);

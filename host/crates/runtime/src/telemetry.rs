@@ -6,6 +6,7 @@
 use dovetail_core::{
     context::LogLevel,
     lane::{EpochReport, LaneStatus, Warning},
+    log::LogStatistics,
     plugin::{MetricKind, PluginDescriptor},
     record::InputIndex,
     time::{END_OF_TIME, NO_WATERMARK},
@@ -53,6 +54,7 @@ macro_rules! metrics_table {
 metrics_table! {
     INPUT_RECORDS Counter Count "dovetail_input_records_total" ["input"] "Records taken from an input.";
     INPUT_BYTES Counter Bytes "dovetail_input_bytes_total" ["input"] "Bytes of keys, values and headers taken from an input.";
+    INPUT_LAG Gauge Count "dovetail_input_lag_records" ["input", "partition"] "Offsets between the next one to read and the end of the partition as it was last heard (every 5 s); absent where the log does not tell.";
     INPUT_POSITION Gauge Count "dovetail_input_position_offset" ["input", "partition"] "The next offset to read.";
     WATERMARK Gauge Seconds "dovetail_watermark_timestamp_seconds" ["input", "partition"] "The watermark of a source, as seconds since 1970; absent before its first record.";
     WATERMARK_LAG Gauge Seconds "dovetail_operator_watermark_lag_seconds" ["lane"] "How far a lane's watermark is behind its clock.";
@@ -66,14 +68,18 @@ metrics_table! {
     COPARTITION_VIOLATIONS Counter Count "dovetail_copartition_violations_total" ["input"] "Records whose key was seen under another partition number before.";
     STATE_ROWS Gauge Count "dovetail_state_rows" ["lane"] "Rows of keyed state and timers, estimated.";
     STATE_BYTES Gauge Bytes "dovetail_state_bytes" ["lane", "kind"] "Bytes of keyed state and timers on disk.";
+    STATE_READS Counter Count "dovetail_state_reads_total" ["lane", "result"] "Reads of single rows that memory has answered (`hit`), and that went to the disk or found no row (`miss`).";
+    STATE_MEMORY Gauge Bytes "dovetail_state_memory_bytes" ["kind"] "Memory that keyed state uses for all lanes: `memtables` and `block_cache`.";
     TIMERS_PENDING Gauge Count "dovetail_timers_pending" ["lane"] "Timers that wait, estimated.";
     TIMERS_FIRED Counter Count "dovetail_timers_fired_total" [] "Timers fired.";
     PLUGIN_CALLS Counter Count "dovetail_plugin_calls_total" [] "Calls of the plugin, retries and continuations included.";
+    PLUGIN_CALL Histogram Seconds "dovetail_plugin_call_seconds" ["fn"] "How long calls of the plugin took; one call in 64 is measured.";
     PLUGIN_FAILURES Counter Count "dovetail_plugin_failures_total" ["reason"] "Calls that failed, before any retry.";
     PLUGIN_TRAPS Counter Count "dovetail_plugin_traps_total" [] "Calls that trapped, before any retry.";
     PLUGIN_RELOADS Counter Count "dovetail_plugin_reloads_total" ["result"] "Revisions that were taken over or refused.";
     PLUGIN_INFO Gauge Count "dovetail_plugin_info" ["digest"] "1 for the running revision.";
     OUTPUT_RECORDS Counter Count "dovetail_output_records_total" ["output"] "Records committed to an output.";
+    OUTPUT_BYTES Counter Bytes "dovetail_output_bytes_total" ["output"] "Bytes of keys, values and headers committed to an output.";
     OUTPUT_TRANSACTIONS Counter Count "dovetail_output_transactions_total" ["result"] "Epochs committed, and commits that ended in doubt.";
     EPOCH_COMMIT Histogram Seconds "dovetail_epoch_commit_seconds" [] "How long the commit of an epoch took.";
     EPOCH_JOURNAL_BYTES Counter Bytes "dovetail_epoch_journal_bytes_total" [] "Bytes of epoch records written to the journal.";
@@ -83,6 +89,12 @@ metrics_table! {
     CHECKPOINT_SIZE Gauge Bytes "dovetail_checkpoint_size_bytes" ["lane", "kind"] "Bytes of a lane's last checkpoint: all of its files, and those that were uploaded for it.";
     CHECKPOINT_AGE Gauge Seconds "dovetail_checkpoint_age_seconds" ["lane"] "How long ago a lane's last checkpoint was frozen; absent before the first.";
     EPOCH_RECOVERIES Counter Count "dovetail_epoch_recoveries_total" [] "How often a lane was acquired again after a doubt.";
+    CLIENT_QUEUED_RECORDS Gauge Count "dovetail_client_queued_records" ["lane", "client"] "Records that wait in a lane's Kafka client; this and the next ones every 5 s.";
+    CLIENT_QUEUED_BYTES Gauge Bytes "dovetail_client_queued_bytes" ["lane", "client"] "Their bytes.";
+    CLIENT_REQUESTS Gauge Count "dovetail_client_requests_in_flight" ["lane", "client"] "Requests of a client that are not answered yet.";
+    CLIENT_TIMEOUTS Gauge Count "dovetail_client_request_timeouts" ["lane", "client"] "Requests that were not answered in time, since the client was made.";
+    CLIENT_CONNECTS Gauge Count "dovetail_client_connects" ["lane", "client"] "Connections that were tried, since the client was made.";
+    CLIENT_ROUND_TRIP Gauge Seconds "dovetail_client_round_trip_seconds" ["lane", "client"] "Mean round trip to the client's slowest broker.";
 }
 
 /// Tells the recorder what every metric means. Call once after it is installed.
@@ -135,6 +147,10 @@ pub fn publish_report(
     }
     for (value, output) in report.outputs.iter().zip(&names.outputs) {
         counter!(OUTPUT_RECORDS, "pipeline" => pipeline(), "output" => output.clone())
+            .increment(*value);
+    }
+    for (value, output) in report.output_bytes.iter().zip(&names.outputs) {
+        counter!(OUTPUT_BYTES, "pipeline" => pipeline(), "output" => output.clone())
             .increment(*value);
     }
     for (reason, value) in &report.failures {
@@ -198,8 +214,52 @@ pub fn publish_status(names: &Names, lane: u16, status: &LaneStatus) {
     set(STATE_ROWS, unsigned(status.state.rows));
     gauge!(STATE_BYTES, "pipeline" => pipeline(), "lane" => lane.to_string(), "kind" => "total")
         .set(unsigned(status.state.bytes));
+    for (result, count) in [("hit", status.reads.hits), ("miss", status.reads.misses)] {
+        counter!(STATE_READS, "pipeline" => pipeline(), "lane" => lane.to_string(), "result" => result)
+            .absolute(count);
+    }
     if let Some(epoch) = status.epoch {
         set(EPOCH_NUMBER, unsigned(epoch.0));
+    }
+}
+
+/// Publishes what a lane's log knows of itself, and how far the lane is behind it.
+pub fn publish_log(names: &Names, lane: u16, status: &LaneStatus, log: &LogStatistics) {
+    let pipeline = || SharedString::from(names.pipeline.clone());
+    for (source, end) in status.sources.iter().zip(&log.ends) {
+        let Some(end) = end else { continue };
+        let (input, partition) = (names.input(source.source.input), source.source.partition.0);
+        gauge!(
+            INPUT_LAG, "pipeline" => pipeline(), "input" => input.to_owned(),
+            "partition" => partition.to_string()
+        )
+        // The end is older than the position.
+        .set(float(end.saturating_sub(source.position).max(0)));
+    }
+    for client in &log.clients {
+        let set = |name: &'static str, value: f64| {
+            gauge!(
+                name, "pipeline" => pipeline(), "lane" => lane.to_string(),
+                "client" => client.client
+            )
+            .set(value);
+        };
+        set(CLIENT_QUEUED_RECORDS, unsigned(client.queued_records));
+        set(CLIENT_QUEUED_BYTES, unsigned(client.queued_bytes));
+        set(CLIENT_REQUESTS, unsigned(client.requests_in_flight));
+        set(CLIENT_TIMEOUTS, unsigned(client.request_timeouts));
+        set(CLIENT_CONNECTS, unsigned(client.connects));
+        if let Some(us) = client.round_trip_us {
+            set(CLIENT_ROUND_TRIP, float(us) / 1e6);
+        }
+    }
+}
+
+/// Publishes how much memory keyed state uses, by kind.
+pub fn publish_state_memory(names: &Names, kinds: &[(&'static str, u64)]) {
+    for (kind, bytes) in kinds {
+        gauge!(STATE_MEMORY, "pipeline" => names.pipeline.clone(), "kind" => *kind)
+            .set(unsigned(*bytes));
     }
 }
 

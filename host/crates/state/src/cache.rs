@@ -44,7 +44,7 @@ const FLAGS: u32 = LIVE | ABSENT | READ;
 
 /// What the cache did since it was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct CacheCounts {
+pub(crate) struct CacheCounts {
     /// Reads it answered.
     pub hits: u64,
     /// Reads it could not answer.

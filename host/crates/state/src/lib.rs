@@ -40,5 +40,5 @@ mod store;
 pub use self::{
     budget::{MemoryBudget, MemoryUse},
     directory::{Claim, DirectoryError, StateDirectory},
-    store::{CacheCounts, ExpirySetter, RocksStore},
+    store::{ExpirySetter, RocksStore},
 };

@@ -19,14 +19,17 @@ use std::{
 use bytes::Bytes;
 use dovetail_core::{
     checkpoint::Frozen,
-    state::{Clocks, ExpiryTable, StateSize, StateStore, StoreError, Visit, row::STATE_PREFIX},
+    state::{
+        Clocks, ExpiryTable, StateSize, StateStore, StoreError, StoreReads, Visit,
+        row::STATE_PREFIX,
+    },
     time::ProcessingTime,
 };
 use rocksdb::{
     DB, FlushOptions, ReadOptions, WriteBatch, WriteOptions, checkpoint::Checkpoint, properties,
 };
 
-pub use crate::cache::CacheCounts;
+use crate::cache::CacheCounts;
 use crate::{
     cache::RowCache,
     checkpoint::frozen::FrozenDatabase,
@@ -126,12 +129,6 @@ impl RocksStore {
     #[must_use]
     pub fn expiry_setter(&self) -> ExpirySetter {
         ExpirySetter(self.expiry.clone())
-    }
-
-    /// Returns what the cache of hot rows did since the store was opened.
-    #[must_use]
-    pub fn cache_counts(&self) -> CacheCounts {
-        self.cache.counts()
     }
 
     /// Returns where the database lies.
@@ -266,6 +263,11 @@ impl StateStore for RocksStore {
 
     fn flush(&mut self) -> Result<(), StoreError> {
         self.flush_now(true)
+    }
+
+    fn reads(&self) -> StoreReads {
+        let CacheCounts { hits, misses, .. } = self.cache.counts();
+        StoreReads { hits, misses }
     }
 
     fn size(&self) -> StateSize {

@@ -216,7 +216,10 @@ impl Lane {
         let context = self.context_mut();
         for record in context.outputs.iter() {
             match record.target {
-                Target::Output(output) => report.outputs[usize::from(output)] += 1,
+                Target::Output(output) => {
+                    report.outputs[usize::from(output)] += 1;
+                    report.output_bytes[usize::from(output)] += record.size_bytes() as u64;
+                }
                 Target::DeadLetters => {}
             }
         }

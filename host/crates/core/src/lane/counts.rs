@@ -54,6 +54,7 @@ impl Counts {
         EpochReport {
             inputs: counts.inputs,
             outputs: vec![0; counts.outputs],
+            output_bytes: vec![0; counts.outputs],
             timer_dead_letters: counts.timer_dead_letters,
             dead_letter_messages: counts.dead_letter_messages,
             timers_fired: counts.timers_fired,

@@ -95,6 +95,8 @@ pub struct EpochReport {
     pub inputs: Vec<InputCounts>,
     /// Records emitted, per output of the plugin.
     pub outputs: Vec<u64>,
+    /// Bytes of their keys, values and headers.
+    pub output_bytes: Vec<u64>,
     /// Dead letters of timers, by reason.
     pub timer_dead_letters: Vec<(Reason, u64)>,
     /// The last message of each reason among the dead letters.

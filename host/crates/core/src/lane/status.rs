@@ -5,7 +5,7 @@ use crate::{
     checkpoint::Frozen,
     epoch::{Epoch, Firing},
     record::Source,
-    state::{StateSize, StoreError},
+    state::{StateSize, StoreError, StoreReads},
     time::{EventTime, ProcessingTime},
     timers::{Timer, TimerDomain},
 };
@@ -63,6 +63,8 @@ pub struct LaneStatus {
     pub all_idle: bool,
     /// How much keyed state there is.
     pub state: StateSize,
+    /// How its store has answered reads.
+    pub reads: StoreReads,
     /// The digest of the plugin revision.
     pub revision: String,
 }
@@ -97,6 +99,7 @@ impl Lane {
                 + context.processing_timers.pending_estimate(),
             all_idle: self.combiner.is_all_idle(),
             state: context.store.size(),
+            reads: context.store.reads(),
             revision: self.revision.clone(),
         }
     }

@@ -162,7 +162,8 @@ fn a_failing_store_stops_no_commit_shows_after_three_failures_and_heals() {
         let checkpoints = rig.driven.handle.lanes()[0].checkpoints.clone().unwrap();
         assert_eq!(checkpoints.failures, failures);
         let readiness = rig.driven.handle.readiness();
-        let reason = readiness.reasons.iter().find(|reason| reason.code == "checkpoint_store");
+        let reason =
+            readiness.reasons.iter().find(|reason| reason.code.name() == "checkpoint_store");
         assert_eq!(reason.is_some(), failures >= 3, "{readiness:?}");
         if let Some(reason) = reason {
             assert!(reason.message.contains("memory:"), "{}", reason.message);

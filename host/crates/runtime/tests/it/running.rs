@@ -33,7 +33,8 @@ fn the_first_fatal_cause_stops_every_lane_and_decides_the_exit_code() {
     let PipelineEnd::Failed(cause) = end else { panic!("expected a failure") };
     assert_eq!(cause.kind, FatalKind::Rule);
     assert_eq!(cause.lane.map(|lane| lane.0), Some(1));
-    let codes: Vec<_> = handle.readiness().reasons.iter().map(|reason| reason.code).collect();
+    let reasons = handle.readiness().reasons;
+    let codes: Vec<_> = reasons.iter().map(|reason| reason.code.name()).collect();
     assert_eq!(codes, ["fatal", "draining", "not_running", "not_running"]);
 }
 
