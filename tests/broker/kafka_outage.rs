@@ -31,6 +31,34 @@ fn ends_are_unknown_during_an_outage_and_told_again_after_it() {
 }
 
 #[test]
+fn a_lane_that_resumes_after_a_consumer_error_reads_from_where_it_is_told() {
+    const BEFORE: usize = 500;
+    const COMMITTED: usize = 200;
+    let mut broker = Broker::start(&Options::killed()).unwrap();
+    let lane = Lane::create(&broker.client(), plain(broker.bootstrap()));
+    let record = |number: usize| Record::new("k", &format!("v{number}"));
+    let before: Vec<Record> = (0..BEFORE).map(record).collect();
+    broker.client().produce(&lane.input, &before).unwrap();
+    let mut log = lane.started();
+    let mut heard = [Heard::default(), Heard::default()];
+    read_until(&mut log, &mut heard, |heard| heard[0].records.len() == BEFORE).unwrap();
+    read_until(&mut log, &mut heard, |heard| heard.iter().all(|each| each.end.is_some())).unwrap();
+    broker.kill().unwrap();
+    read_until(&mut log, &mut heard, |heard| heard.iter().all(|h| h.unknowns > 0)).unwrap();
+    broker.start_again().unwrap();
+    broker.client().produce(&lane.input, &[record(BEFORE)]).unwrap();
+
+    // What was read and not committed comes again, then what is new: in order, each once.
+    log.resume(&[i64::try_from(COMMITTED).unwrap(), 0]).unwrap();
+    let mut heard = [Heard::default(), Heard::default()];
+    let all = BEFORE + 1 - COMMITTED;
+    read_until(&mut log, &mut heard, |heard| heard[0].records.len() >= all).unwrap();
+    read_until(&mut log, &mut heard, |heard| heard.iter().all(|each| each.end.is_some())).unwrap();
+    let expected: Vec<String> = (COMMITTED..=BEFORE).map(|number| format!("v{number}")).collect();
+    assert_eq!(heard[0].values(), expected);
+}
+
+#[test]
 fn a_commit_during_an_outage_is_a_doubt_and_the_lane_recovers() {
     let mut broker = Broker::start(&Options::killed()).unwrap();
     let lane = Lane::create(&broker.client(), plain(broker.bootstrap()));
