@@ -97,7 +97,7 @@ enum Command {
     Timers(timers::TimersCommand),
     /// Show each lane: its epoch and owner, how far its journal and checkpoint are, what it waits for.
     #[command(
-        after_help = "Examples:\n  dovetail lanes\n  dovetail lanes --file pipeline.yaml --output json\n\nA running pipeline answers for itself. Where none answers, journal, offsets and checkpoints are\nread; nobody is disturbed by that."
+        after_help = "Examples:\n  dovetail lanes\n  dovetail lanes pipeline.yaml --output json\n\nA running pipeline answers for itself. Where none answers, journal, offsets and checkpoints are\nread; nobody is disturbed by that."
     )]
     Lanes(lanes::LanesArgs),
     /// List, take, inspect and verify checkpoints.

@@ -38,7 +38,7 @@ fn lanes_are_shown_by_the_running_process_and_from_outside_without_disturbing_it
     let begin = Instant::now();
     // An epoch may be committed between the two looks.
     let (running, seen) = loop {
-        let (running, seen) = (lanes(&["--url", &url]), lanes(&["--file", file]));
+        let (running, seen) = (lanes(&["--url", &url]), lanes(&[file]));
         if (0..2).all(|at| of(&seen, at, "epoch") == of(&running, at, "epoch")) {
             break (running, seen);
         }
@@ -64,9 +64,9 @@ fn lanes_are_shown_by_the_running_process_and_from_outside_without_disturbing_it
 
     let pid = host.pid();
     host.kill();
-    let seen = lanes(&["--file", file]);
+    let seen = lanes(&[file]);
     assert_eq!(of(&seen, 0, "owner")["pid"], pid, "{seen}");
-    let text = dovetail(&["lanes", "--file", file]);
+    let text = dovetail(&["lanes", file]);
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
     assert!(text.contains("(no process answers)") && text.contains("lane 1 waits for"), "{text}");
 }
@@ -76,14 +76,14 @@ fn a_pipeline_that_never_ran_and_one_whose_offsets_were_set_back_are_told_apart(
     let pipeline = Pipeline::create(1);
     let file = pipeline.file("pipeline.yaml", &pipeline.text());
     let file = file.to_str().unwrap();
-    let seen = lanes(&["--file", file]);
+    let seen = lanes(&[file]);
     assert_eq!(seen["lanes"][0]["epoch"], Value::Null, "{seen}");
     let host = pipeline.run();
     host.wait_for_lanes();
     host.stop();
     let group = format!("{}.state", pipeline.name);
     pipeline.client.set_offset(&group, &pipeline.topic("orders"), 0, 0).unwrap();
-    let seen = lanes(&["--file", file]);
+    let seen = lanes(&[file]);
     let waits = seen["lanes"][0]["waits_for"].as_str().unwrap();
     assert!(waits.starts_with("an operator: found "), "{seen}");
 }

@@ -57,7 +57,7 @@ fn with_store(pipeline: &Pipeline, rest: &str) -> String {
 /// Takes a checkpoint of the only lane; returns how many live entries of each kind it holds.
 fn entries_in_a_checkpoint(host: &Host, file: &Path) -> Value {
     let (url, file) = (format!("http://{}", host.admin()), file.to_str().unwrap());
-    let taken = dovetail(&["checkpoint", "trigger", "--url", &url, "--file", file]);
+    let taken = dovetail(&["checkpoint", "trigger", "--url", &url, file]);
     assert!(taken.status.success(), "{}", String::from_utf8_lossy(&taken.stderr));
     let shown = dovetail(&["checkpoint", "inspect", file, "--output", "json"]);
     assert!(shown.status.success(), "{}", String::from_utf8_lossy(&shown.stderr));
