@@ -117,6 +117,8 @@ pub struct LaneHistory {
     settled: (i64, i64),
     continuation: Option<(Bytes, u16, u64)>,
     retried: Option<CallSubject>,
+    /// Sources whose topic was made anew and is read from its beginning.
+    pub(crate) anew: BTreeSet<(u16, u16)>,
     /// What was emitted.
     pub outputs: Vec<Out>,
     /// Records that were late.
@@ -147,6 +149,7 @@ impl LaneHistory {
             settled: (i64::MIN, i64::MIN),
             continuation: None,
             retried: None,
+            anew: BTreeSet::new(),
             outputs: Vec::new(),
             late: 0,
             records: 0,
@@ -252,7 +255,10 @@ impl LaneHistory {
         }
         for (at, source) in record.sources.iter().enumerate() {
             let place = (source.source.input.0, source.source.partition.0);
-            let before = self.last().map_or(0, |last| last.sources[at].position);
+            let mut before = self.last().map_or(0, |last| last.sources[at].position);
+            if source.position < before && self.anew.remove(&place) {
+                before = 0;
+            }
             let log = kafka.log(Place::Input(place.0, place.1));
             let (records, _) = log.read(before, source.position, usize::MAX, true);
             let wanted: Vec<i64> = records.iter().map(|record| record.offset).collect();

@@ -60,6 +60,8 @@ pub struct SimLog {
     is_suspect: bool,
     readers: Vec<Reader>,
     leftover: Vec<(usize, Vec<Record>)>,
+    /// Sources that go on behind what is gone, and how much that is; not told yet.
+    gaps: Vec<(usize, i64, u64)>,
     calls: Calls,
     is_acquiring: Arc<AtomicBool>,
 }
@@ -86,6 +88,7 @@ impl SimLog {
             is_suspect: false,
             readers: Vec::new(),
             leftover: Vec::new(),
+            gaps: Vec::new(),
             calls,
             is_acquiring,
         }
@@ -156,7 +159,9 @@ impl SimLog {
     /// Looks whether what was committed can be continued; goes on behind gaps, where it may.
     fn find_gaps(&mut self, positions: &mut [i64]) -> Result<(), LogError> {
         let skips_gaps = self.shared.knobs().skips_gaps;
-        for (source, position) in self.sources.clone().into_iter().zip(positions) {
+        self.gaps.clear();
+        let sources = self.sources.clone().into_iter().zip(positions);
+        for (at, (source, position)) in sources.enumerate() {
             let place = Place::Input(source.input.0, source.partition.0);
             let bounds = self.ask(&Request::Bounds { place, is_committed: false });
             let Some(Answer::Bounds(start, end)) = bounds else {
@@ -171,7 +176,9 @@ impl SimLog {
                 _ => continue,
             };
             self.shared.count_row(row);
-            if skips_gaps && row == Row::InputTrimmed {
+            if skips_gaps {
+                let lost = u64::try_from(start - *position).unwrap_or(0);
+                self.gaps.push((at, start, lost));
                 *position = start;
                 continue;
             }
@@ -313,6 +320,14 @@ impl Log for SimLog {
         }
         self.expect_no_transaction();
         let mut found = Vec::new();
+        self.gaps.retain(|(at, position, lost)| {
+            let is_told = wanted.get(*at).copied().unwrap_or(false);
+            if is_told {
+                let source = SourceIndex(u16::try_from(*at).unwrap_or(u16::MAX));
+                found.push(Fetched::Gap { source, position: *position, lost: *lost });
+            }
+            !is_told
+        });
         for (at, records) in std::mem::take(&mut self.leftover) {
             let source = SourceIndex(u16::try_from(at).unwrap_or(u16::MAX));
             found.push(Fetched::Records { source, records });

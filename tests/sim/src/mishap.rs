@@ -277,10 +277,12 @@ impl World {
         let unwritten = i64::try_from(self.unwritten()).unwrap_or(i64::MAX);
         let is_finished = self.is_finished();
         let skips_gaps = self.plan.knobs.skips_gaps;
+        // The pipeline may have ended meanwhile, and then nobody looks.
+        let recreated = if skips_gaps { Effect::GoesOn } else { Effect::MayHalt };
         let trimmed = if skips_gaps { Effect::GoesOn } else { Effect::MustHalt };
-        for history in &self.histories {
-            let Some(last) = history.last() else { continue };
-            for state in &last.sources {
+        for history in &mut self.histories {
+            let sources = history.last().map(|last| last.sources.clone()).unwrap_or_default();
+            for state in sources {
                 let place = Place::Input(state.source.input.0, state.source.partition.0);
                 let log = self.kafka.log(place);
                 let is_trimmed = meddling == Meddling::InputTrimmed;
@@ -290,8 +292,9 @@ impl World {
                 }
                 if !is_trimmed && !is_finished && state.position > unwritten {
                     log.truncate(0);
-                    // The pipeline may have ended meanwhile, and then nobody looks.
-                    effect = effect.max(Effect::MayHalt);
+                    let source = (state.source.input.0, state.source.partition.0);
+                    history.anew.extend(skips_gaps.then_some(source));
+                    effect = effect.max(recreated);
                 }
             }
         }
