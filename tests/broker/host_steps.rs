@@ -88,11 +88,11 @@ fn a_process_that_dies_between_two_steps_of_a_checkpoint_or_restore_loses_and_re
     // On another device than the state directory: only then the journal is trimmed.
     let store = TempDir::new_in("/dev/shm").unwrap();
     let store = store.path().display();
-    let text = format!(
-        "{}commit: {{ max_records: 100 }}\n\
-         checkpoint: {{ every: 200ms, keep: 2, store: \"file://{store}\" }}\n",
+    let last_text = format!(
+        "{}checkpoint: {{ every: 200ms, keep: 2, store: \"file://{store}\" }}\n",
         pipeline.text()
     );
+    let text = format!("{last_text}commit: {{ max_records: 100 }}\n");
     let mut feed = Feed::new(&pipeline, &stream);
     for (step, most) in CHECKPOINT_STEPS.into_iter().cycle().take(CHECKPOINT_STEPS.len() * rounds) {
         let count = 1 + random.below(most);
@@ -113,6 +113,6 @@ fn a_process_that_dies_between_two_steps_of_a_checkpoint_or_restore_loses_and_re
         }
     }
     feed.rest();
-    let host = pipeline.run_text("pipeline.yaml", &text);
+    let host = pipeline.run_text("pipeline.yaml", &last_text);
     check(&pipeline, &stream, host);
 }
