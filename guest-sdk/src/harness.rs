@@ -31,7 +31,12 @@ use dovetail_core::{
     state::{MemoryStore, StateStore},
 };
 
-use crate::{error::Result, headers::Header, native::NativePlugin, plugin::Plugin};
+use crate::{
+    error::{Error, Result},
+    headers::Header,
+    native::NativePlugin,
+    plugin::Plugin,
+};
 
 /// A plugin under test.
 pub struct Harness<P> {
@@ -154,6 +159,27 @@ impl<P: Plugin + Send> Harness<P> {
     pub fn crash(&mut self) {
         let lane = self.lane.take().expect("a lane runs between calls");
         self.start(lane.into_store());
+    }
+
+    /// Commits, and starts again with another configuration over the same state.
+    ///
+    /// # Errors
+    ///
+    /// When the plugin refuses the configuration, or has other numbers of inputs or outputs with
+    /// it.
+    pub fn reconfigure(&mut self, config: &str) -> Result {
+        let (_, descriptor) = NativePlugin::<P>::new(config)?;
+        let sizes = |of: &PluginDescriptor| (of.inputs.len(), of.outputs.len());
+        if sizes(&descriptor) != sizes(&self.descriptor) {
+            return Err(Error::new(
+                "another configuration should leave as many inputs and outputs",
+            ));
+        }
+        self.commit();
+        config.clone_into(&mut self.config);
+        self.descriptor = descriptor;
+        self.crash();
+        Ok(())
     }
 
     /// Commits, and returns what was emitted to an output since it was last taken.

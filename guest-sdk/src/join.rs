@@ -3,7 +3,7 @@
 //! | part | keeps per key | timers | cost per record |
 //! |---|---|---|---|
 //! | [`Interval`] | nothing | none | arithmetic |
-//! | [`ExpiringBuffer`] | a row per item and a head row | one per key | 1 read, 2 writes; a range is sought, not scanned |
+//! | [`ExpiringBuffer`] | a row per item and a head row | one per key and distinct time | 1 read, 3 writes; a range is sought, not scanned |
 //! | [`Windows`] | nothing | none | arithmetic |
 //! | [`Sessions`] | a row per open session | none | reads what a record touches, and one more |
 //! | [`Total`] | part of a row | none | arithmetic |

@@ -12,10 +12,13 @@ use crate::{
 /// An [`EventTimeBuffer`] whose items each stay for the same length of event time: one is due when
 /// the watermark is at or past its time + that length.
 ///
-/// State: a row per item, and one that counts them. Timers: one per key, for the earliest item.
-/// Cost: 1 read and 2 writes per item that comes; what expires is sought, and nothing else read.
+/// State: a row per item, and one that counts them. Timers: one per key and distinct time of its
+/// items. Cost: 1 read and 3 writes per item that comes; what expires is sought, and nothing else
+/// read.
 ///
-/// Another length is in force for what is kept already, from the key's next timer on.
+/// A timer that fails strands only the items of its own time: those stay, and come no more.
+///
+/// A longer length is in force for what is kept already; a shorter one from the next item on.
 ///
 /// ```
 /// use dovetail_sdk::{
@@ -42,7 +45,7 @@ use crate::{
 ///     }
 ///
 ///     fn on_timer(&mut self, timer: Timer, context: &mut Context<'_>) -> Result {
-///         for (_, text) in self.kept.expire(context, timer.time, 500)? {
+///         for (_, text) in self.kept.expire(context, timer, 500)? {
 ///             self.main.emit(context, text);
 ///         }
 ///         Ok(())
@@ -67,6 +70,13 @@ pub struct ExpiringBuffer<T> {
     tag: u64,
 }
 
+/// A timer's tag is the buffer's own and, above that, the length its items were to stay: so it
+/// tells the time of its items under any length that came later.
+const TAG_BITS: u32 = 8;
+
+/// The longest length that a tag holds: 2 million years.
+const LENGTH_MAX: i64 = (1 << (u64::BITS - TAG_BITS)) - 1;
+
 impl<T> Clone for ExpiringBuffer<T> {
     fn clone(&self) -> Self {
         *self
@@ -76,10 +86,11 @@ impl<T> Clone for ExpiringBuffer<T> {
 impl<T> Copy for ExpiringBuffer<T> {}
 
 impl<T: Serialize + DeserializeOwned> ExpiringBuffer<T> {
-    /// Makes one of a buffer, how long items stay in ms, and the tag of its timers.
+    /// Makes one of a buffer, how long items stay in ms (0 to 2^56 − 1; what is beyond is cut), and
+    /// the tag of its timers. Event-time timers whose tag has the same lowest 8 bits are its own.
     #[must_use]
-    pub fn new(items: EventTimeBuffer<T>, length: i64, tag: u64) -> Self {
-        Self { items, length: length.max(0), tag }
+    pub fn new(items: EventTimeBuffer<T>, length: i64, tag: u8) -> Self {
+        Self { items, length: length.clamp(0, LENGTH_MAX), tag: u64::from(tag) }
     }
 
     /// Returns the buffer, to read ranges and to remove or replace items. Items are added with
@@ -98,7 +109,8 @@ impl<T: Serialize + DeserializeOwned> ExpiringBuffer<T> {
     /// Returns whether a timer is one of this buffer's.
     #[must_use]
     pub fn is_own(&self, timer: Timer) -> bool {
-        timer.domain == TimerDomain::Event && timer.tag == self.tag
+        let own = timer.tag & ((1 << TAG_BITS) - 1);
+        timer.domain == TimerDomain::Event && own == self.tag
     }
 
     /// Adds an item. One that is due already is so with the next move of time.
@@ -107,17 +119,14 @@ impl<T: Serialize + DeserializeOwned> ExpiringBuffer<T> {
     ///
     /// When the item cannot be written.
     pub fn push(&self, context: &mut Context<'_>, time: i64, item: &T) -> Result<Slot> {
-        let (slot, is_earliest) = self.items.push_and_wake(context, time, item)?;
-        if is_earliest {
-            context.timers().register_event_time(self.due(time), self.tag);
-        }
+        let slot = self.items.push(context, time, item)?;
+        self.register(context, time);
         Ok(slot)
     }
 
-    /// Removes and returns, in time order, items that are due at `now`: at most `limit` (≥ 1; the
-    /// host may cut a page). Called from the timer, with its time, or with the watermark to take
-    /// all that is due in one call; what remains has its timer, in the same move of time where it
-    /// is due.
+    /// Removes and returns the items that one of this buffer's timers is for, in the order they
+    /// were added: at most `limit` (≥ 1; the host may cut a page). Called from the timer; what
+    /// remains has the same one again, in the same move of time.
     ///
     /// # Errors
     ///
@@ -125,15 +134,29 @@ impl<T: Serialize + DeserializeOwned> ExpiringBuffer<T> {
     pub fn expire(
         &self,
         context: &mut Context<'_>,
-        now: i64,
+        timer: Timer,
         limit: u32,
     ) -> Result<Vec<(Slot, T)>> {
+        let length = (timer.tag >> TAG_BITS).cast_signed();
+        let first = timer.time.saturating_sub(length);
         // At the end of time everything is due, however long it stays.
-        let last = if now == i64::MAX { now } else { now.saturating_sub(self.length) };
-        let mut expired = Vec::new();
-        if let Some(time) = self.items.take_until(context, last, limit, &mut expired)? {
-            context.timers().register_event_time(self.due(time), self.tag);
+        let is_end = timer.time == i64::MAX;
+        if !is_end && self.due(first) > timer.time {
+            self.register(context, first);
+            return Ok(Vec::new());
         }
-        Ok(expired)
+        let last = if is_end { i64::MAX } else { first };
+        let (items, has_more) = self.items.page(context, first..=last, limit)?;
+        self.items.remove_all(context, items.iter().map(|(slot, _)| *slot))?;
+        if has_more {
+            context.timers().register_event_time(timer.time, timer.tag);
+        }
+        Ok(items)
+    }
+
+    /// Registers the timer of the items of a time.
+    fn register(&self, context: &mut Context<'_>, time: i64) {
+        let tag = self.length.cast_unsigned() << TAG_BITS | self.tag;
+        context.timers().register_event_time(self.due(time), tag);
     }
 }

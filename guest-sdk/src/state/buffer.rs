@@ -146,67 +146,12 @@ impl<T: Serialize + DeserializeOwned> EventTimeBuffer<T> {
     /// When the item cannot be written.
     pub fn push(&self, context: &mut Context<'_>, time: i64, item: &T) -> Result<Slot> {
         let mut sequence = Sequence::read(self.state, context)?;
-        self.add(context, &mut sequence, time, item)
-    }
-
-    fn add(
-        &self,
-        context: &mut Context<'_>,
-        sequence: &mut Sequence,
-        time: i64,
-        item: &T,
-    ) -> Result<Slot> {
         let slot = Slot { time, sequence: sequence.next };
         context.host.put(self.state, &slot.entry(), &encode(item)?);
         sequence.next += 1;
         sequence.count += 1;
         sequence.write(self.state, context)?;
         Ok(slot)
-    }
-
-    /// Adds an item; returns whether it now is the one whose timer comes first.
-    pub(crate) fn push_and_wake(
-        &self,
-        context: &mut Context<'_>,
-        time: i64,
-        item: &T,
-    ) -> Result<(Slot, bool)> {
-        let mut sequence = Sequence::read(self.state, context)?;
-        let is_earliest = sequence.wake.is_none_or(|earliest| time < earliest);
-        if is_earliest {
-            sequence.wake = Some(time);
-        }
-        Ok((self.add(context, &mut sequence, time, item)?, is_earliest))
-    }
-
-    /// Moves items with event time ≤ `last`, at most `limit`, to `taken`; returns the event time of
-    /// the first one that remains, now that whose timer comes first.
-    pub(crate) fn take_until(
-        &self,
-        context: &mut Context<'_>,
-        last: i64,
-        limit: u32,
-        taken: &mut Vec<(Slot, T)>,
-    ) -> Result<Option<i64>> {
-        let mut sequence = Sequence::read(self.state, context)?;
-        // Nothing lies before it but what the open epoch has removed, which a scan goes through.
-        let first = sequence.wake.unwrap_or(i64::MIN);
-        if first <= last {
-            taken.extend(self.page(context, first..=last, limit)?.0);
-        }
-        for (slot, _) in &*taken {
-            context.host.remove(self.state, &slot.entry());
-        }
-        sequence.count = sequence.count.saturating_sub(taken.len() as u64);
-        sequence.wake = if sequence.count == 0 {
-            None
-        } else {
-            let behind = taken.last().map(|(slot, _)| *slot);
-            let (next, _) = self.page_after(context, first.., behind, 1)?;
-            next.first().map(|(slot, _)| slot.time)
-        };
-        sequence.write(self.state, context)?;
-        Ok(sequence.wake)
     }
 
     /// Writes an item that is there anew.

@@ -31,7 +31,7 @@ const BEHAVIOUR: usize = 0;
 const DIMENSION: usize = 1;
 
 /// Tags: of behaviours whose time has come, of versions that are over, of corrections.
-const DECIDE: u64 = 0;
+const DECIDE: u8 = 0;
 const FORGET: u64 = 1;
 const CORRECT: u64 = 2;
 
@@ -143,16 +143,13 @@ impl Plugin for AsOf {
         if let Some(correction) = self.corrections.take(context, timer)? {
             return self.correct(correction, context);
         }
-        match (timer.domain, timer.tag) {
-            (TimerDomain::Event, DECIDE) => self.decide(context),
-            (TimerDomain::Event, FORGET) => {
-                let (first, _) = self.waiting.items().page(context, .., 1)?;
-                let is_due = |(slot, _): &(Slot, _)| slot.time <= context.watermark();
-                // What is due still needs its versions; they are forgotten behind it.
-                if first.first().is_some_and(is_due) { Ok(()) } else { self.forget(context) }
-            }
-            _ => Ok(()),
+        if self.waiting.is_own(timer) {
+            return self.decide(timer, context);
         }
+        if (timer.domain, timer.tag) == (TimerDomain::Event, FORGET) {
+            return self.forget_behind(timer.time, context);
+        }
+        Ok(())
     }
 }
 
@@ -215,24 +212,29 @@ impl AsOf {
         Ok(())
     }
 
-    /// Decides a step of the behaviours whose time has come, in time order.
-    fn decide(&mut self, context: &mut Context<'_>) -> Result {
-        let due = self.waiting.expire(context, context.watermark(), STEP)?;
-        let is_last = due.len() < STEP as usize;
-        if self.config.mode == Mode::WaitForWatermark {
-            let mut version: Option<Version<DimensionRow>> = None;
-            for (slot, row) in due {
-                // One version is mostly valid for several behaviours.
-                let is_valid = version.as_ref().is_some_and(|version| {
-                    version.time <= slot.time && version.valid_to.is_none_or(|to| slot.time < to)
-                });
-                if !is_valid {
-                    version = self.versions.as_of(context, slot.time)?;
-                }
-                self.emit(&row, slot.time, version.as_ref(), context);
+    /// Decides a step of the behaviours of the time that has come.
+    fn decide(&mut self, timer: Timer, context: &mut Context<'_>) -> Result {
+        let due = self.waiting.expire(context, timer, STEP)?;
+        let of = due.first().filter(|_| self.config.mode == Mode::WaitForWatermark);
+        if let Some((slot, _)) = of {
+            let version = self.versions.as_of(context, slot.time)?;
+            for (slot, row) in &due {
+                self.emit(row, slot.time, version.as_ref(), context);
             }
         }
-        if is_last { self.forget(context) } else { Ok(()) }
+        self.forget_behind(timer.time, context)
+    }
+
+    /// Forgets versions where no behaviour from a time on is still to be decided: what is due needs
+    /// its versions, and they are forgotten behind the last of it. Timers come in order, so that
+    /// what lies before has had its turn.
+    fn forget_behind(&self, time: i64, context: &mut Context<'_>) -> Result {
+        let due = time..=context.watermark();
+        if due.is_empty() {
+            return self.forget(context);
+        }
+        let (first, _) = self.waiting.items().page(context, due, 1)?;
+        if first.is_empty() { self.forget(context) } else { Ok(()) }
     }
 
     /// Emits a step of the behaviours again that a new version is valid for.

@@ -79,6 +79,41 @@ fn what_was_valid_at_the_watermark_is_kept_and_nothing_older() {
 }
 
 #[test]
+fn large_behaviours_meet_the_versions_of_their_times_when_they_are_due_together() {
+    let mut join = Join::new(r#"{"result":{"n":"behaviour.n","v":"dimension.v"}}"#).unwrap();
+    for time in [5, 15, 19] {
+        dimension(&mut join, time, Some(time));
+    }
+    let large = "x".repeat(900_000);
+    for time in 10..22 {
+        join.record("behaviour").key("k").time(time).value(&format!(r#"{{"n":"{large}"}}"#));
+    }
+    join.watermark(30);
+    let version = |text: &String| text.rsplit(':').next().map(str::to_owned).unwrap();
+    let versions: Vec<String> = join.values("main").iter().map(version).collect();
+    let expected = ["5}"; 5].into_iter().chain(["15}"; 4]).chain(["19}"; 3]);
+    assert_eq!(versions, expected.collect::<Vec<_>>());
+    assert_eq!(join.rows(), 2, "the latest version is kept: a row and where they begin");
+}
+
+#[test]
+fn behaviour_whose_result_is_refused_holds_up_nothing() {
+    let config = r#"{"result":{"n":"behaviour.n","m":"behaviour.n","v":"dimension.v"}}"#;
+    let mut join = Join::new(config).unwrap();
+    dimension(&mut join, 5, Some(5));
+    let large = "x".repeat(600_000);
+    join.record("behaviour").key("k").time(10).value(&format!(r#"{{"n":"{large}"}}"#));
+    behaviour(&mut join, 11);
+    join.watermark(20);
+    assert_eq!(join.dead_letters().len(), 1);
+    assert_eq!(join.values("main"), [r#"{"n":11,"m":11,"v":5}"#]);
+    dimension(&mut join, 25, Some(25));
+    let rows = join.rows();
+    join.watermark(30);
+    assert_eq!(join.rows(), rows - 2, "the older version and a timer");
+}
+
+#[test]
 fn delete_is_forgotten_after_its_time() {
     let mut join = join(r#""forget_deletes_after":100,"#);
     dimension(&mut join, 10, Some(1));

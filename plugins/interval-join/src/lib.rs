@@ -32,11 +32,8 @@ const STEP_BYTES: usize = 1 << 20;
 /// Rows that expire in one call: each may be a result of its own, of any size.
 const EXPIRING: u32 = 16;
 
-/// With more rows of a key and side than this, those that are due are decided side by side, and
-/// no longer in order with the other side's and other keys'.
-const IN_ORDER_MAX: u64 = 10_000;
-
-/// Timers of the sides are told by [`Side::index`]; this continues with a record's partners.
+/// Tags of the sides' timers; [`GO_ON`] continues with a record's partners.
+const EXPIRE: [u8; 2] = [0, 1];
 const GO_ON: u64 = 2;
 
 /// The plugin.
@@ -105,7 +102,7 @@ impl Plugin for IntervalJoin {
         let main = setup.output("main");
         let buffer = |setup: &mut Setup, name, side: Side| {
             let items = setup.state(name).event_time_buffer();
-            ExpiringBuffer::new(items, interval.reach(side), side.index() as u64)
+            ExpiringBuffer::new(items, interval.reach(side), EXPIRE[side.index()])
         };
         Ok(Self {
             left,
@@ -310,9 +307,7 @@ impl IntervalJoin {
     fn expire(&mut self, side: Side, timer: Timer, context: &mut Context<'_>) -> Result {
         let rows = self.rows[side.index()];
         let is_result = self.kind.keeps(side);
-        let is_in_order = is_result && rows.items().len(context)? <= IN_ORDER_MAX;
-        let now = if is_in_order { timer.time } else { context.watermark() };
-        for (slot, row) in rows.expire(context, now, EXPIRING)? {
+        for (slot, row) in rows.expire(context, timer, EXPIRING)? {
             if is_result && !row.is_matched {
                 self.emit_unmatched(side, &row, rows.due(slot.time), context);
             }

@@ -122,3 +122,38 @@ fn bounds_that_leave_nothing_between_them_are_refused() {
     let error = Join::new(config).unwrap_err();
     assert!(error.message().contains("`lower` and `upper`: the bounds leave nothing"), "{error}");
 }
+
+#[test]
+fn result_that_is_refused_costs_its_own_rows_and_no_others() {
+    let result = r#","result":{"a":"left.v","b":"left.v"}}"#;
+    let config = |upper: u32| format!(r#"{{"kind":"left","lower":0,"upper":{upper}{result}"#);
+    let mut join = Join::new(&config(10)).unwrap();
+    let large = "x".repeat(600_000);
+    join.record("left").key("k").time(20).value(&format!(r#"{{"v":"{large}"}}"#));
+    for time in [21, 22, 40] {
+        feed(&mut join, "left", time);
+    }
+    join.watermark(32);
+    assert_eq!(join.dead_letters().len(), 1);
+    assert_eq!(join.values("main"), [r#"{"a":21,"b":21}"#, r#"{"a":22,"b":22}"#]);
+    feed(&mut join, "left", 45);
+    join.watermark(100);
+    assert_eq!(join.values("main"), [r#"{"a":40,"b":40}"#, r#"{"a":45,"b":45}"#]);
+    assert!(join.dead_letters().is_empty());
+}
+
+#[test]
+fn rows_that_are_kept_outlast_another_range() {
+    let config = |upper: u32| {
+        format!(r#"{{"kind":"left","lower":0,"upper":{upper},"result":{{"l":"left.v"}}}}"#)
+    };
+    for (upper, due) in [(5, 30), (50, 70)] {
+        let mut join = Join::new(&config(10)).unwrap();
+        feed(&mut join, "left", 20);
+        join.reconfigure(&config(upper)).unwrap();
+        join.watermark(due - 1);
+        assert!(join.take("main").is_empty(), "{upper}");
+        join.watermark(due);
+        assert_eq!((join.take("main").len(), join.rows()), (1, 0), "{upper}");
+    }
+}
