@@ -44,10 +44,12 @@ dovetail_sdk::export!(Dedupe);
 /// What is kept of a record that was seen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 enum Kept {
-    /// It was emitted.
+    /// It was emitted: of its window, or when no time was noted.
     Emitted,
     /// It is the last one so far, whole.
     Last { time: i64, value: Option<Vec<u8>>, headers: Vec<Header> },
+    /// It was emitted: the first of what comes within a length of its event time.
+    First { time: i64 },
 }
 
 impl Plugin for Dedupe {
@@ -83,17 +85,25 @@ impl Plugin for Dedupe {
 
     fn process_element(&mut self, record: Record<'_>, context: &mut Context<'_>) -> Result {
         let id = self.id(record.value)?;
-        let Span::Window(windows) = self.span else {
-            let entry = (0, id);
-            if self.seen.get(context, &entry)?.is_some() {
-                self.drop_duplicate(context);
-                return Ok(());
-            }
-            self.pass_on(context);
-            return self.seen.put(context, &entry, &Kept::Emitted);
-        };
         let Some(time) = record.time else {
-            fail!("a record without event time is in no window: give the input a `time`");
+            fail!("a record without event time is in no span of it: give the input a `time`");
+        };
+        let windows = match self.span {
+            Span::Window(windows) => windows,
+            Span::Within(length) => {
+                let entry = (0, id);
+                let is_same = match self.seen.get(context, &entry)? {
+                    Some(Kept::First { time: first }) => time.saturating_sub(first) <= length.0,
+                    Some(Kept::Emitted | Kept::Last { .. }) => true,
+                    None => false,
+                };
+                if is_same {
+                    self.drop_duplicate(context);
+                    return Ok(());
+                }
+                self.pass_on(context);
+                return self.seen.put(context, &entry, &Kept::First { time });
+            }
         };
         let Some(window) = windows.assign(time).next() else { return Ok(()) };
         if window.is_closed(context.watermark(), 0) {

@@ -52,6 +52,18 @@ fn first_of_a_window_passes_at_once_and_the_next_window_has_its_own() {
 }
 
 #[test]
+fn record_beyond_the_length_of_the_first_is_new_wherever_the_watermark_is() {
+    let mut join = join(r#"{"within":"10s"}"#);
+    for (time, n) in [(0, 1), (10_000, 2), (12_000, 3), (21_000, 4), (22_001, 5)] {
+        feed(&mut join, n, time, n);
+    }
+    let passed: Vec<_> = join.take("main").iter().map(|it| it.time).collect();
+    assert_eq!(passed, [Some(0), Some(12_000), Some(22_001)]);
+    join.record("records").key("k").value("{}");
+    assert!(join.dead_letters()[0].message.contains("give the input a `time`"));
+}
+
+#[test]
 fn many_ids_of_one_window_come_in_steps() {
     let mut join = join(r#"{"keep":"last","id":"id","size":100}"#);
     for id in 0..1_050 {
