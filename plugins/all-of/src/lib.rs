@@ -21,9 +21,11 @@ pub use crate::config::{Config, Partial, Unused};
 /// How many inputs there can be.
 const INPUTS: std::ops::RangeInclusive<usize> = 2..=8;
 
-/// Timers: the time of a group is over; a decided key is forgotten.
+/// Timers: the time of a group is over; a decided key is forgotten; a group whose time is over has
+/// had no result, since its timer failed.
 const DECIDE: u64 = 0;
 const FORGET: u64 = 1;
+const GIVE_UP: u64 = 2;
 
 /// The plugin.
 #[derive(Debug)]
@@ -51,10 +53,12 @@ dovetail_sdk::export!(AllOf);
 /// What is kept of a key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 enum Group {
-    /// It waits for the rest: a part per input.
-    Open(Vec<Option<Part>>),
+    /// It waits for the rest: a part per input in the order of the configuration. Read only.
+    Unnamed(Vec<Option<Part>>),
     /// It has had its result; remembered until then.
     Decided(i64),
+    /// It waits for the rest: a part per input that has had one, by its name.
+    Open(Vec<(String, Part)>),
 }
 
 /// A record of a group: whole, since it may end in `unused`.
@@ -126,6 +130,7 @@ impl Plugin for AllOf {
                 return Ok(());
             }
             Some(Group::Open(parts)) => parts,
+            Some(Group::Unnamed(parts)) => self.named(parts),
             None => Vec::new(),
         };
         let part = Part { time, value: value.to_vec(), headers: context.headers() };
@@ -133,41 +138,89 @@ impl Plugin for AllOf {
     }
 
     fn on_timer(&mut self, timer: Timer, context: &mut Context<'_>) -> Result {
-        match (timer.tag, self.group.get(context)?) {
-            (DECIDE, Some(Group::Open(parts))) if self.deadline(&parts) <= timer.time => {
-                self.incomplete.increment(context);
-                if let Some(output) = self.partial {
-                    self.emit(output, &parts, timer.time, context)?;
+        let parts = match self.group.get(context)? {
+            Some(Group::Open(parts)) => parts,
+            Some(Group::Unnamed(parts)) => self.named(parts),
+            Some(Group::Decided(until)) => {
+                if timer.tag == FORGET && until <= timer.time {
+                    self.group.remove(context);
                 }
-                self.decided(timer.time, context)
+                return Ok(());
             }
-            (FORGET, Some(Group::Decided(until))) if until <= timer.time => {
-                self.group.remove(context);
-                Ok(())
-            }
-            _ => Ok(()),
+            None => return Ok(()),
+        };
+        if timer.tag == FORGET || self.deadline(&parts) > timer.time {
+            return Ok(());
         }
+        let parts = self.by_input(parts, context);
+        if timer.tag == GIVE_UP {
+            parts.into_iter().for_each(|part| self.put_aside(part, context));
+        } else {
+            self.wait_until(None, timer.time, context);
+            self.decide(&parts, timer.time, context)?;
+        }
+        self.decided(timer.time, context)
     }
 }
 
 impl AllOf {
     /// Returns when a group is decided: `wait` behind its earliest record.
-    fn deadline(&self, parts: &[Option<Part>]) -> i64 {
-        let earliest = parts.iter().flatten().map(|part| part.time).min();
+    fn deadline(&self, parts: &[(String, Part)]) -> i64 {
+        let earliest = parts.iter().map(|(_, part)| part.time).min();
         earliest.map_or(i64::MAX, |time| time.saturating_add(self.wait))
+    }
+
+    /// Names parts that lie in the order of the configuration.
+    fn named(&self, parts: Vec<Option<Part>>) -> Vec<(String, Part)> {
+        let named = self.names.iter().cloned().zip(parts);
+        named.filter_map(|(name, part)| Some((name, part?))).collect()
+    }
+
+    /// Returns a part per input; those of inputs that are no more are put aside.
+    fn by_input(&self, parts: Vec<(String, Part)>, context: &mut Context<'_>) -> Vec<Option<Part>> {
+        let mut by_input = vec![None; self.names.len()];
+        for (name, part) in parts {
+            match self.names.iter().position(|known| *known == name) {
+                Some(at) => by_input[at] = Some(part),
+                None => self.put_aside(Some(part), context),
+            }
+        }
+        by_input
+    }
+
+    /// Moves a group's timers. What the first has done is undone where it fails; then the second
+    /// ends the group.
+    fn wait_until(&self, deadline: Option<i64>, before: i64, context: &mut Context<'_>) {
+        let mut timers = context.timers();
+        for tag in [DECIDE, GIVE_UP] {
+            if deadline != Some(before) {
+                timers.delete_event_time(before, tag);
+            }
+            if let Some(deadline) = deadline {
+                timers.register_event_time(deadline, tag);
+            }
+        }
+    }
+
+    /// Emits what has come of a group whose time is over.
+    fn decide(&mut self, parts: &[Option<Part>], time: i64, context: &mut Context<'_>) -> Result {
+        self.incomplete.increment(context);
+        match self.partial {
+            Some(output) => self.emit(output, parts, time, context),
+            None => Ok(()),
+        }
     }
 
     /// Takes a record into its group.
     fn take(
         &mut self,
-        mut parts: Vec<Option<Part>>,
+        parts: Vec<(String, Part)>,
         at: usize,
         part: Part,
         context: &mut Context<'_>,
     ) -> Result {
         let before = self.deadline(&parts);
-        // A revision may have more inputs than the one that kept them.
-        parts.resize(self.names.len(), None);
+        let mut parts = self.by_input(parts, context);
         match parts[at].replace(part) {
             Some(known) if parts[at].as_ref().is_some_and(|part| part.time < known.time) => {
                 let older = parts[at].replace(known);
@@ -175,25 +228,23 @@ impl AllOf {
             }
             replaced => self.put_aside(replaced, context),
         }
-        let deadline = self.deadline(&parts);
+        let earliest = parts.iter().flatten().map(|part| part.time).min();
+        let deadline = earliest.map_or(i64::MAX, |time| time.saturating_add(self.wait));
         for slot in &mut parts {
             if slot.as_ref().is_some_and(|part| part.time > deadline) {
                 let too_far = slot.take();
                 self.put_aside(too_far, context);
             }
         }
-        if before != deadline && before != i64::MAX {
-            context.timers().delete_event_time(before, DECIDE);
-        }
         if parts.iter().all(Option::is_some) {
-            context.timers().delete_event_time(deadline, DECIDE);
+            self.wait_until(None, before, context);
             let latest = parts.iter().flatten().map(|part| part.time).max();
             self.complete.increment(context);
             self.emit(self.main, &parts, latest.unwrap_or(deadline), context)?;
             return self.decided(deadline, context);
         }
-        context.timers().register_event_time(deadline, DECIDE);
-        self.group.put(context, &Group::Open(parts))
+        self.wait_until(Some(deadline), before, context);
+        self.group.put(context, &Group::Open(self.named(parts)))
     }
 
     /// Notes that a group has had its result.

@@ -102,3 +102,41 @@ proptest! {
         prop_assert_eq!(join.rows(), 0);
     }
 }
+
+#[test]
+fn group_whose_partial_result_is_refused_is_given_up_and_its_records_are_put_aside() {
+    let mut join = join(3, "");
+    let large = "x".repeat(600_000);
+    for name in ["a", "b"] {
+        join.record(name).key("k").time(5).value(&format!(r#"{{"n":"{large}"}}"#));
+    }
+    join.watermark(25);
+    assert_eq!(join.dead_letters().len(), 1);
+    assert!(join.take("main").is_empty());
+    assert_eq!(join.take("unused").len(), 2);
+    join.watermark(45);
+    assert_eq!(join.rows(), 0);
+}
+
+#[test]
+fn open_group_keeps_its_records_under_the_names_of_their_inputs() {
+    let config = |inputs: &str| {
+        let result = r#"{"b":"b.n","missing":"missing"}"#;
+        format!(r#"{{"inputs":[{inputs}],"wait":20,"result":{result}}}"#)
+    };
+    let mut join = Join::new(&config(r#""a","b""#)).unwrap();
+    feed(&mut join, "a", 5);
+    feed(&mut join, "b", 50);
+    assert_eq!(join.values("unused").len(), 1);
+    join.reconfigure(&config(r#""b","a""#)).unwrap();
+    feed(&mut join, "b", 6);
+    assert_eq!(join.values("main"), [r#"{"b":6,"missing":[]}"#]);
+
+    let mut join = Join::new(&config(r#""a","b""#)).unwrap();
+    feed(&mut join, "a", 5);
+    join.reconfigure(&config(r#""b","c""#)).unwrap();
+    feed(&mut join, "b", 6);
+    assert_eq!(join.values("unused"), [r#"{"n":5}"#], "of an input that is no more");
+    join.watermark(26);
+    assert_eq!(join.values("main"), [r#"{"b":6,"missing":["c"]}"#]);
+}
