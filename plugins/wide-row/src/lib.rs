@@ -219,7 +219,7 @@ impl WideRow {
         };
         if let (Some(max), 0, Some(overflow)) = (self.max_details, told, self.overflow) {
             let is_known = self.details.get(context, &id)?.is_some();
-            if !is_known && self.details.page(context, .., max)?.0.len() >= max as usize {
+            if !is_known && self.has_details(max, context)? {
                 self.overflowed.increment(context);
                 overflow.forward(context);
                 return Ok(());
@@ -238,6 +238,21 @@ impl WideRow {
             self.tell(&head, &id, &mut detail, context);
         }
         self.details.put(context, &id, &detail)
+    }
+
+    /// Returns whether there are so many details; a page may be cut before it is full.
+    fn has_details(&self, count: u32, context: &mut Context<'_>) -> Result<bool> {
+        let mut left = count;
+        let mut from = Bound::Unbounded;
+        while left > 0 {
+            let (page, has_more) = self.details.page(context, (from, Bound::Unbounded), left)?;
+            left = left.saturating_sub(u32::try_from(page.len()).unwrap_or(u32::MAX));
+            match page.into_iter().next_back() {
+                Some((id, _)) if has_more => from = Bound::Excluded(id),
+                _ => break,
+            }
+        }
+        Ok(left == 0)
     }
 
     /// Returns what is kept of a record.

@@ -53,6 +53,18 @@ fn changed_header_reaches_many_details_in_steps() {
 }
 
 #[test]
+fn details_beyond_the_limit_go_to_overflow_however_large_they_are() {
+    let config = CONFIG.replacen('{', r#"{"max_details_per_key":12,"#, 1);
+    let mut join = Join::new(&config).unwrap();
+    let large = "x".repeat(900_000);
+    for id in 0..14 {
+        let record = join.record("detail").key("k").time(1);
+        record.value(&format!(r#"{{"id":{id},"n":"{large}"}}"#));
+    }
+    assert_eq!(join.take("overflow").len(), 2);
+}
+
+#[test]
 fn rows_without_time_or_id_are_dead_letters() {
     let mut join = join();
     join.record("header").key("k").value("{}");
