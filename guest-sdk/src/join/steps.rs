@@ -92,6 +92,11 @@ impl<W: Serialize + DeserializeOwned> Steps<W> {
         Ok(())
     }
 
+    /// Forgets what is left to do: of a step that failed, and so has no next one.
+    pub fn clear(&self, context: &mut Context<'_>) {
+        self.rest.remove(context);
+    }
+
     /// Takes what is left to do, where the timer is the next step of this work.
     ///
     /// # Errors

@@ -76,6 +76,31 @@ pub(crate) struct Firing {
     /// Within the first window: the last left row that is done with, and the last right one that
     /// the next left row has met.
     pub(crate) after: [Option<(i64, u64)>; 2],
+    /// Whether all of it has been told; then `after` are the last rows that are noted as told.
+    pub(crate) is_told: bool,
+    /// Whether all its right rows are new, once that is known.
+    pub(crate) has_new_rights: Option<bool>,
+}
+
+impl Firing {
+    pub(crate) fn new(windows: Vec<Window>, told: Told, is_due: bool) -> Self {
+        let after = [None; 2];
+        Self { windows, told, is_due, after, is_told: false, has_new_rights: None }
+    }
+
+    /// Goes on with the next window.
+    pub(crate) fn end_window(&mut self) {
+        self.windows.remove(0);
+        self.after = [None; 2];
+        self.is_told = false;
+        self.has_new_rights = None;
+    }
+
+    /// All of the first window has been told.
+    pub(crate) fn end_telling(&mut self) {
+        self.after = [None; 2];
+        self.is_told = true;
+    }
 }
 
 /// The states of a plugin: rows, or totals by pane.

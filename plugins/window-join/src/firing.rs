@@ -38,50 +38,75 @@ impl WindowJoin {
     pub(crate) fn fire(&mut self, mut firing: Firing, context: &mut Context<'_>) -> Result {
         let mut done = Done::default();
         while let Some(window) = firing.windows.first().copied() {
-            let is_over = match (self.emit, self.content) {
-                (Emit::Totals, _) | (_, Content::Panes(_)) => {
-                    self.tell_totals(window, context)?;
-                    true
+            if !firing.is_told {
+                if !self.tell_step(window, &mut firing, &mut done, context)? {
+                    return self.steps.go_on(context, &firing);
                 }
-                (Emit::Groups, Content::Rows(rows)) => {
-                    self.tell_group(rows, window, &firing.told, context)?;
-                    true
-                }
-                (Emit::Pairs, Content::Rows(rows)) => {
-                    self.tell_pairs(rows, window, &mut firing, &mut done, context)?
-                }
-            };
-            if !is_over {
-                return self.steps.go_on(context, &firing);
+                firing.end_telling();
             }
-            if firing.told == Told::Untold {
-                self.note_told(window, context)?;
+            if firing.told == Told::Untold && !self.note_step(window, &mut firing, context)? {
+                return self.steps.go_on(context, &firing);
             }
             if firing.is_due {
                 self.after_due(window, context)?;
             }
-            firing.windows.remove(0);
-            firing.after = [None; 2];
+            firing.end_window();
         }
         Ok(())
     }
 
-    /// Notes of a session's records that they have been told.
-    fn note_told(&self, window: Window, context: &mut Context<'_>) -> Result {
+    /// Tells a step of a window; returns whether that was all.
+    fn tell_step(
+        &mut self,
+        window: Window,
+        firing: &mut Firing,
+        done: &mut Done,
+        context: &mut Context<'_>,
+    ) -> Result<bool> {
+        match (self.emit, self.content) {
+            (Emit::Totals, _) | (_, Content::Panes(_)) => self.tell_totals(window, context)?,
+            (Emit::Groups, Content::Rows(rows)) => {
+                self.tell_group(rows, window, &firing.told, context)?;
+            }
+            (Emit::Pairs, Content::Rows(rows)) => {
+                return self.tell_pairs(rows, window, firing, done, context);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Notes of a step of a session's records that they have been told; returns whether that was
+    /// all.
+    fn note_step(
+        &self,
+        window: Window,
+        firing: &mut Firing,
+        context: &mut Context<'_>,
+    ) -> Result<bool> {
         if self.lateness == 0 {
-            return Ok(());
+            return Ok(true);
         }
         let Content::Rows(sides) = self.content else {
             // What remains is to be told when it fires again.
             if let Some(sessions) = self.sessions {
                 sessions.put(context, window, &Default::default())?;
             }
-            return Ok(());
+            return Ok(true);
         };
-        for rows in sides {
-            note_rows(rows, self.windows.times(window), window.end, context)?;
+        let mut is_over = true;
+        for (rows, after) in sides.into_iter().zip(&mut firing.after) {
+            let times = self.windows.times(window);
+            let (page, has_more) = rows.page_after(context, times, after.map(slot_of), PAGE)?;
+            for (slot, mut row) in page {
+                *after = Some((slot.time, slot.sequence));
+                if row.told != Some(window.end) {
+                    row.told = Some(window.end);
+                    rows.replace(context, slot, &row)?;
+                }
+            }
+            is_over &= !has_more;
         }
-        Ok(())
+        Ok(is_over)
     }
 
     fn tell_totals(&mut self, window: Window, context: &mut Context<'_>) -> Result {
@@ -180,7 +205,11 @@ impl WindowJoin {
             ([true, true], JoinKind::Anti) => Ok(true),
             ([true, true], JoinKind::Semi) => {
                 // Those that were told have had a partner before.
-                let is_first = self.all_new(rows[1], &times, &firing.told, context)?;
+                let is_first = match firing.has_new_rights {
+                    Some(is_known) => is_known,
+                    None => self.all_new(rows[1], &times, &firing.told, context)?,
+                };
+                firing.has_new_rights = Some(is_first);
                 let told = if is_first { Told::All } else { firing.told.clone() };
                 self.tell_alone(Side::Left, rows[0], window, (&told, firing, done), context)
             }
@@ -204,6 +233,9 @@ impl WindowJoin {
         told: &Told,
         context: &mut Context<'_>,
     ) -> Result<bool> {
+        if *told == Told::All {
+            return Ok(true);
+        }
         let mut after = None;
         loop {
             let (page, has_more) = rights.page_after(context, times.clone(), after, PAGE)?;
@@ -335,27 +367,6 @@ impl WindowJoin {
             (left, right) => {
                 self.main.send(context, message.headers(&[left, right].concat()));
             }
-        }
-    }
-}
-
-/// Notes of rows that they have been told, by the session that ends then.
-fn note_rows(
-    rows: EventTimeBuffer<Row>,
-    times: RangeInclusive<i64>,
-    end: i64,
-    context: &mut Context<'_>,
-) -> Result {
-    let mut after = None;
-    loop {
-        let (page, has_more) = rows.page_after(context, times.clone(), after, PAGE)?;
-        after = page.last().map(|(slot, _)| *slot);
-        for (slot, mut row) in page.into_iter().filter(|(_, row)| row.told != Some(end)) {
-            row.told = Some(end);
-            rows.replace(context, slot, &row)?;
-        }
-        if !has_more {
-            return Ok(());
         }
     }
 }

@@ -6,8 +6,8 @@
 //! May not know: which fields the join key is made of; the host gives the key.
 //!
 //! Invariants: a record is kept once, in however many windows it lies, until the last of them is
-//! closed. While a key keeps records of a window that has not fired, a timer of that window or of
-//! one before it is registered.
+//! closed. While a key keeps records of a window that has not fired, timers of that window or of
+//! one before it are registered. A window that cannot fire holds up no other.
 
 mod config;
 mod content;
@@ -27,10 +27,12 @@ use crate::{
     totals::Measured,
 };
 
-/// Timers: a window's time has come; a window closes; a firing goes on.
+/// Timers: a window's time has come; a window closes; a firing goes on; a window's time has come,
+/// and its firing has failed, since that deletes this one.
 const FIRE: u64 = 0;
 const CLOSE: u64 = 1;
 const GO_ON: u64 = 2;
+const FAILED: u64 = 3;
 
 const SIDES: [&str; 2] = ["left", "right"];
 const WORDS: [&str; 3] = ["match", "window_start", "window_end"];
@@ -136,9 +138,14 @@ impl Plugin for WindowJoin {
                 let Some(window) = self.ending(timer.time.saturating_add(1), context)? else {
                     return Ok(());
                 };
-                let windows = vec![window];
-                let told = self.told_when_due();
-                self.fire(Firing { windows, told, is_due: true, after: [None; 2] }, context)
+                self.fire(Firing::new(vec![window], self.told_when_due(), true), context)
+            }
+            (TimerDomain::Event, FAILED) => {
+                self.steps.clear(context);
+                match self.ending(timer.time.saturating_add(1), context)? {
+                    Some(window) => self.after_due(window, context),
+                    None => Ok(()),
+                }
             }
             (TimerDomain::Event, CLOSE) => {
                 let last = timer.time.saturating_sub(self.lateness);
@@ -183,7 +190,7 @@ impl WindowJoin {
         }
         let row = self.keep(side, time, value, context)?;
         if let Some(next) = to_come.first() {
-            context.timers().register_event_time(next.last(), FIRE);
+            Self::await_window(*next, context);
         }
         if passed.is_empty() {
             return Ok(());
@@ -202,7 +209,7 @@ impl WindowJoin {
             LateFiring::All => Told::All,
             LateFiring::New => row,
         };
-        self.fire(Firing { windows: passed, told, is_due: false, after: [None; 2] }, context)
+        self.fire(Firing::new(passed, told, false), context)
     }
 
     /// Takes a record into its session, which may make one of several.
@@ -231,6 +238,7 @@ impl WindowJoin {
             self.measured.merge(&mut session.totals, &before.totals)?;
             if window.end != merged.end {
                 context.timers().delete_event_time(window.last(), FIRE);
+                context.timers().delete_event_time(window.last(), FAILED);
                 context.timers().delete_event_time(window.closes(self.lateness), CLOSE);
             }
         }
@@ -242,12 +250,11 @@ impl WindowJoin {
         }
         sessions.put(context, merged, &session)?;
         if merged.last() > watermark {
-            context.timers().register_event_time(merged.last(), FIRE);
+            Self::await_window(merged, context);
             return Ok(());
         }
         context.timers().register_event_time(merged.closes(self.lateness), CLOSE);
-        let (windows, told) = (vec![merged], self.told_when_due());
-        self.fire(Firing { windows, told, is_due: false, after: [None; 2] }, context)
+        self.fire(Firing::new(vec![merged], self.told_when_due(), false), context)
     }
 
     /// Returns what a firing tells that no late record has caused: of a session, which records
@@ -313,14 +320,22 @@ impl WindowJoin {
         }
     }
 
-    /// Does what follows when a window's time has come and its results are told.
+    /// Registers the timers of a window whose time is to come.
+    fn await_window(window: Window, context: &mut Context<'_>) {
+        for tag in [FIRE, FAILED] {
+            context.timers().register_event_time(window.last(), tag);
+        }
+    }
+
+    /// Does what follows when a window's time has come and its results are told, or cannot be.
     fn after_due(&mut self, window: Window, context: &mut Context<'_>) -> Result {
+        context.timers().delete_event_time(window.last(), FAILED);
         if self.sessions.is_none() {
             let released = self.windows.released_by(window);
             let next = self.content.first_behind(context, released)?;
             let next = next.and_then(|time| self.windows.first_behind(window, time));
             if let Some(next) = next {
-                context.timers().register_event_time(next.last(), FIRE);
+                Self::await_window(next, context);
             }
         }
         if self.lateness == 0 {

@@ -35,7 +35,7 @@ fn window_with_many_pairs_is_worked_through_in_steps_and_emits_each_pair_once() 
 }
 
 #[test]
-fn sliding_window_keeps_a_record_once_and_one_timer() {
+fn sliding_window_keeps_a_record_once_and_the_timers_of_one_window() {
     let rows = |slide: i64| {
         let config = format!(r#"{{"window":{{"kind":"sliding","size":100,"slide":{slide}}}}}"#);
         let mut join = join(&config);
@@ -44,9 +44,9 @@ fn sliding_window_keeps_a_record_once_and_one_timer() {
         }
         join.rows()
     };
-    // 50 records, what counts them, and timers: one per start of a record's first window.
-    assert_eq!(rows(100), 52);
-    assert!(rows(10) <= 51 + 6, "{}", rows(10));
+    // 50 records, what counts them, and timers: two per start of a record's first window.
+    assert_eq!(rows(100), 53);
+    assert!(rows(10) <= 51 + 12, "{}", rows(10));
 }
 
 #[test]
@@ -88,6 +88,55 @@ fn sessions_that_fired_apart_and_become_one_tell_the_pairs_between_them() {
     let mut new = join.values("main");
     new.sort();
     assert_eq!(new, [r#"{"l":0,"r":20}"#, r#"{"l":11,"r":1}"#, r#"{"l":11,"r":20}"#]);
+    join.watermark(1_000);
+    assert_eq!(join.rows(), 0);
+}
+
+#[test]
+fn window_whose_result_is_refused_holds_up_no_other() {
+    for lateness in [0, 30] {
+        let config = format!(
+            r#"{{"window":{{"kind":"sliding","size":100,"slide":10}},"allowed_lateness":{lateness},"result":{{"l":"left.v","r":"right.v"}}}}"#
+        );
+        let mut join = join(&config);
+        let large = "x".repeat(600_000);
+        for side in ["left", "right"] {
+            join.record(side).key("k").time(5).value(&format!(r#"{{"v":"{large}"}}"#));
+            feed(&mut join, side, 50);
+        }
+        join.watermark(1_000);
+        // Of the windows that hold what lies at 50 the last five do not hold what lies at 5.
+        assert_eq!(join.values("main"), vec![r#"{"l":50,"r":50}"#; 5], "lateness {lateness}");
+        assert_eq!(join.dead_letters().len(), 10);
+        assert_eq!(join.rows(), 0);
+    }
+}
+
+#[test]
+fn session_whose_result_is_refused_is_closed() {
+    let config = r#"{"window":{"kind":"session","gap":10},"result":{"l":"left.v","r":"right.v"}}"#;
+    let mut join = join(config);
+    let large = "x".repeat(600_000);
+    for side in ["left", "right"] {
+        join.record(side).key("k").time(5).value(&format!(r#"{{"v":"{large}"}}"#));
+    }
+    join.watermark(14);
+    assert_eq!((join.dead_letters().len(), join.rows()), (1, 0));
+}
+
+#[test]
+fn session_of_large_records_is_noted_as_told_in_steps() {
+    let config =
+        r#"{"window":{"kind":"session","gap":10},"allowed_lateness":100,"result":{"l":"left.v"}}"#;
+    let mut join = join(config);
+    let large = "x".repeat(900_000);
+    for at in 0..45 {
+        join.record("left").key("k").time(at / 5).value(&format!(r#"{{"v":"{large}"}}"#));
+    }
+    join.watermark(50);
+    assert!(join.dead_letters().is_empty());
+    feed(&mut join, "right", 7);
+    assert_eq!(join.take("main").len(), 45, "each left record with the right one that is new");
     join.watermark(1_000);
     assert_eq!(join.rows(), 0);
 }
