@@ -15,6 +15,7 @@ pub mod lanes;
 pub mod look;
 pub mod options;
 pub mod port;
+pub mod resolve;
 pub mod roles;
 pub mod sample;
 mod serve;

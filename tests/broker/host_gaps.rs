@@ -71,6 +71,35 @@ fn records_deleted_before_they_were_read_stop_a_pipeline_or_are_jumped_over_and_
 }
 
 #[test]
+fn a_topic_made_anew_stops_a_pipeline_or_is_read_from_its_beginning() {
+    // The broker forgets the committed offsets of a topic that is deleted; the journal has them.
+    let pipeline = stopped_at_ten();
+    let topic = pipeline.topic("orders");
+    pipeline.client.delete_topic(&topic).unwrap();
+    pipeline.client.create_topic_again(&topic, 1).unwrap();
+    orders(&pipeline, 100, 3);
+    let mut refused = pipeline.run();
+    assert_eq!(refused.wait_exit(LIMIT), Some(3), "{}", refused.text());
+    let said = refused.text();
+    assert!(said.contains("position is 10, and the partition ends at 3"), "{said}");
+    assert!(said.contains("made anew") && said.contains("on_gap: earliest"), "{said}");
+
+    let host = pipeline.run_text("pipeline.yaml", &with_earliest(&pipeline));
+    host.wait_for("reading from its beginning");
+    let status = wait_for_status(&host.admin(), |status| {
+        source(status)["position"] == 3 && status["inputs"][0]["records"] == 3
+    });
+    assert_eq!(lost(&status), 0, "{status:#}");
+    host.stop();
+    // What it stands at now is what the next start reads on from.
+    let host = pipeline.run();
+    host.wait_for_lanes();
+    orders(&pipeline, 103, 1);
+    wait_for_position(&host, 4);
+    host.stop();
+}
+
+#[test]
 fn records_deleted_while_a_pipeline_reads_are_jumped_over_and_counted() {
     let pipeline = stopped_at_ten();
     let topic = pipeline.topic("orders");

@@ -37,6 +37,8 @@ mod host_refusals;
 #[cfg(test)]
 mod host_replay;
 #[cfg(test)]
+mod host_resolve;
+#[cfg(test)]
 mod host_revisions;
 #[cfg(test)]
 mod host_run;

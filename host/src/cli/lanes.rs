@@ -1,6 +1,8 @@
 //! `dovetail lanes`.
 
-use clap::Args;
+mod resolve;
+
+use clap::{Args, Subcommand};
 use dovetail_admin::view::{LaneRowView, LanesView};
 use dovetail_runtime::clock;
 
@@ -12,7 +14,10 @@ use super::{
 use crate::{failure::Failure, wiring::look};
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(super) struct LanesArgs {
+    #[command(subcommand)]
+    command: Option<LanesCommand>,
     #[command(flatten)]
     at: Where,
     /// How to print them.
@@ -20,7 +25,19 @@ pub(super) struct LanesArgs {
     output: Format,
 }
 
+#[derive(Debug, Subcommand)]
+enum LanesCommand {
+    /// Make a lane go on that has halted, by what you trust; changes nothing without --execute.
+    #[command(
+        after_help = "Examples:\n  dovetail lanes resolve 3 --from journal\n  dovetail lanes resolve 3 --from checkpoint --execute\n\nThe pipeline must not run. The message of the halt names the commands that help. Exit code 1:\nit would not help, or the lane needs no operator."
+    )]
+    Resolve(resolve::ResolveArgs),
+}
+
 pub(super) fn lanes(args: &LanesArgs) -> Result<(), Failure> {
+    if let Some(LanesCommand::Resolve(args)) = &args.command {
+        return resolve::resolve(args);
+    }
     let view: LanesView = match args.at.running()? {
         Some(client) => client.read_as("/api/v1/lanes")?,
         None => look::lanes(&args.at.load()?)?,

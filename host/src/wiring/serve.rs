@@ -199,7 +199,11 @@ fn watch(
     Ok((reloader, admin))
 }
 
-fn open_state(config: &Config, cluster_id: &str, lanes: u16) -> Result<StateDirectory, Failure> {
+pub(super) fn open_state(
+    config: &Config,
+    cluster_id: &str,
+    lanes: u16,
+) -> Result<StateDirectory, Failure> {
     let since = jiff::Timestamp::from_millisecond(clock::now())
         .map_or_else(|_unwritable| "an unknown time".to_owned(), |now| now.to_string());
     let claim =
@@ -209,7 +213,7 @@ fn open_state(config: &Config, cluster_id: &str, lanes: u16) -> Result<StateDire
         .map_err(|error| Failure::configuration(error.to_string()))
 }
 
-fn owner() -> Owner {
+pub(super) fn owner() -> Owner {
     let host = std::fs::read_to_string(Path::new("/etc/hostname"))
         .ok()
         .map(|name| name.trim().to_owned())

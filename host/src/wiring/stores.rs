@@ -52,13 +52,16 @@ impl OpenStore for LaneStores {
 
     fn set_aside(&mut self, why: &str) -> Result<(), StoreError> {
         self.open = None;
+        if !self.directory.lane_path(self.lane).exists() {
+            return Ok(());
+        }
         let aside = self
             .directory
             .quarantine(self.lane)
             .map_err(|error| StoreError::Unavailable(error.to_string()))?;
         tracing::warn!(
             lane = self.lane.0,
-            "keyed state cannot be used ({why}): moved to {} and rebuilt from the journal",
+            "keyed state is not used any more ({why}): moved to {}",
             aside.display()
         );
         Ok(())

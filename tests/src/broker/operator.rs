@@ -67,6 +67,23 @@ impl Client {
         }
     }
 
+    /// Waits until a topic that was deleted has gone.
+    ///
+    /// # Errors
+    /// It has not gone within its time.
+    pub fn wait_for_deletion(&self, topic: &str) -> Result<()> {
+        let consumer: BaseConsumer = self.config().create()?;
+        let begin = Instant::now();
+        while begin.elapsed() < REQUEST_LIMIT {
+            let metadata = consumer.fetch_metadata(None, REQUEST_LIMIT)?;
+            if metadata.topics().iter().all(|found| found.name() != topic) {
+                return Ok(());
+            }
+            std::thread::park_timeout(Duration::from_millis(50));
+        }
+        bail!("{topic} is still there")
+    }
+
     /// Gives a topic more partitions.
     ///
     /// # Errors

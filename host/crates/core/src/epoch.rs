@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// A lane's number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct LaneId(pub u16);
 
 /// The number of a lane's committed transaction; grows by one.

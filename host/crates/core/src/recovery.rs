@@ -5,7 +5,9 @@
 //! decides what was committed; they only save replaying, and stand in for a journal that was
 //! trimmed. C is judged by what D is judged by: the journal must go on from it.
 
-use crate::epoch::{Attempt, Epoch, StoredHead, metadata::CommitMetadata};
+pub mod resolve;
+
+use crate::epoch::{Attempt, Epoch, LaneId, StoredHead, metadata::CommitMetadata};
 use crate::log::CommittedOffset;
 
 /// One epoch record of the journal, as far as the decision needs it.
@@ -89,6 +91,8 @@ pub struct CheckpointFacts {
 /// Everything that was observed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Facts {
+    /// The lane, for the commands that a halt names.
+    pub lane: LaneId,
     /// The committed offset of each source.
     pub committed: Vec<Option<CommittedOffset>>,
     /// The journal's records, in order, from where it was read.
@@ -189,9 +193,17 @@ fn halt(found: impl Into<String>, meaning: &str, ways_out: &str) -> Plan {
     Plan::Halt(Halt { found: found.into(), meaning: meaning.into(), ways_out: ways_out.into() })
 }
 
-/// Returns how the lane goes on.
+/// Returns how the lane goes on; a halt names the commands that make it go on.
 #[must_use]
 pub fn decide(facts: &Facts) -> Plan {
+    let plan = judge(facts);
+    if let Plan::Halt(halt) = plan {
+        return Plan::Halt(resolve::with_commands(halt, facts));
+    }
+    plan
+}
+
+fn judge(facts: &Facts) -> Plan {
     let committed = match committed(&facts.committed) {
         Ok(committed) => committed,
         Err(plan) => return plan,
@@ -232,7 +244,7 @@ pub fn decide(facts: &Facts) -> Plan {
 pub fn contradiction(facts: &Facts) -> Option<Halt> {
     let committed = match committed(&facts.committed) {
         Ok(committed) => committed,
-        Err(plan) => return halted(plan),
+        Err(plan) => return halted(plan).map(|halt| resolve::with_commands(halt, facts)),
     };
     let found =
         broken_chain(&facts.journal).or_else(|| checkpoint_ahead(facts, committed.as_ref()));
@@ -241,7 +253,7 @@ pub fn contradiction(facts: &Facts) -> Option<Halt> {
         (Some(committed), None) => Some(no_journal(&committed)),
         (None, _) => None,
     });
-    plan.and_then(halted)
+    plan.and_then(halted).map(|halt| resolve::with_commands(halt, facts))
 }
 
 fn halted(plan: Plan) -> Option<Halt> {
@@ -317,7 +329,7 @@ fn compare(committed: &CommitMetadata, last: (Epoch, Attempt, u64)) -> Plan {
         return halt(
             format!("epoch {journal} in the journal but {offsets} in the offsets"),
             "the group's offsets were set back from outside",
-            "restore the offsets; results after them would otherwise come again",
+            "restore the offsets",
         );
     }
     halt(
@@ -338,7 +350,7 @@ fn committed(sources: &[Option<CommittedOffset>]) -> Result<Option<CommitMetadat
                 return Err(halt(
                     error.to_string(),
                     "the group's offsets were committed by another program",
-                    "delete the group's offsets if the journal is intact, and start again",
+                    "restore the offsets that were there before",
                 ));
             }
         };
@@ -346,7 +358,7 @@ fn committed(sources: &[Option<CommittedOffset>]) -> Result<Option<CommitMetadat
             return Err(halt(
                 "sources of one lane committed by different transactions",
                 "offsets of single partitions were set from outside",
-                "delete the group's offsets if the journal is intact, and start again",
+                "restore the offsets that were there before",
             ));
         }
     }

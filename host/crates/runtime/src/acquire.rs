@@ -8,7 +8,7 @@
 
 use dovetail_core::lane::Start;
 use dovetail_core::{
-    epoch::{Attempt, Epoch, LaneId, StoredHead, codec},
+    epoch::{Attempt, Epoch, LaneId, SourceState, StoredHead, codec},
     identity::{Difference, Identity},
     lane::{Lane, LaneParts, PluginSwitch},
     log::{CommittedOffset, Log, LogError},
@@ -199,8 +199,11 @@ fn find_start(
                 let head = head.filter(|head| head.record.epoch == target).ok_or_else(|| {
                     LogError::Doubt(format!("epoch {} was not reached by replaying", target.0))
                 })?;
-                if !repairs_offsets {
-                    compare_positions(&head, &committed)?;
+                let sources = &head.record.sources;
+                if !repairs_offsets
+                    && let Some(halt) = position_mismatch(lane, target, sources, &committed)
+                {
+                    return Err(halt.into());
                 }
                 return Ok((Start::Resume(Box::new(head)), replayed, store));
             }
@@ -256,6 +259,7 @@ fn observe(
     let from = behind.or(candidates.journal_next()).unwrap_or(0);
     let scan = journal::scan(log, lane, from, progress)?;
     let mut facts = Facts {
+        lane,
         committed: committed.to_vec(),
         journal: scan.facts,
         stored,
@@ -312,25 +316,31 @@ fn stored_head(store: &mut dyn StateStore) -> Result<Option<StoredHead>, StoreEr
 }
 
 /// What the offsets say must be what the epoch record says.
-fn compare_positions(
-    head: &StoredHead,
+pub(crate) fn position_mismatch(
+    lane: LaneId,
+    epoch: Epoch,
+    sources: &[SourceState],
     committed: &[Option<CommittedOffset>],
-) -> Result<(), LogError> {
-    for (source, offset) in head.record.sources.iter().zip(committed) {
-        let Some(offset) = offset else { continue };
-        if offset.position != source.position {
-            return Err(LogError::Corrupt(format!(
-                "epoch {} ended input {} at offset {} of partition {}, but the committed offset is \
-                 {}: it was changed from outside",
-                head.record.epoch.0,
-                source.source.input.0,
-                source.position,
-                source.source.partition.0,
-                offset.position
-            )));
-        }
-    }
-    Ok(())
+) -> Option<Halt> {
+    let differs = |(source, offset): (&SourceState, &Option<CommittedOffset>)| {
+        let offset = offset.as_ref().map(|offset| offset.position)?;
+        (offset != source.position).then_some((source.source, source.position, offset))
+    };
+    let (source, position, offset) = sources.iter().zip(committed).find_map(differs)?;
+    let lane = lane.0;
+    Some(Halt {
+        found: format!(
+            "epoch {} ended input {} at offset {position} of partition {}, but the committed offset \
+             is {offset}",
+            epoch.0, source.input.0, source.partition.0
+        ),
+        meaning: "it was changed from outside".to_owned(),
+        ways_out: format!(
+            "`dovetail lanes resolve {lane} --from journal` goes on behind the journal's last epoch; \
+             or `dovetail lanes resolve {lane} --from offsets` goes on at the committed offsets, \
+             with the state there is"
+        ),
+    })
 }
 
 fn make_lane(

@@ -76,6 +76,14 @@ impl Candidates {
         self.current
     }
 
+    /// Goes on to the one of that name; returns whether it is there and can be read.
+    pub(crate) fn choose(&mut self, name: &str) -> bool {
+        while self.current.as_ref().is_some_and(|manifest| manifest.id.to_string() != name) {
+            self.pass_over("another one was chosen");
+        }
+        self.current.is_some()
+    }
+
     /// Goes on to the one before.
     pub(crate) fn pass_over(&mut self, why: &str) {
         let name = self.current.take().map(|manifest| manifest.id.to_string());

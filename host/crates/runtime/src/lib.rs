@@ -26,6 +26,7 @@ pub mod look;
 pub mod partition_watch;
 pub mod reason;
 pub mod reload;
+pub mod resolve;
 pub mod revisions;
 pub mod setup;
 pub mod status;

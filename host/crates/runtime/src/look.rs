@@ -45,7 +45,7 @@ pub fn look(
     let committed = log.committed()?;
     let candidates = Candidates::look(checkpoints, lane);
     let from = candidates.journal_next().unwrap_or(0);
-    let mut facts = Facts { committed, checkpoints: candidates.facts(), ..Facts::default() };
+    let mut facts = Facts { lane, committed, checkpoints: candidates.facts(), ..Facts::default() };
     let (mut last, mut bytes_behind) = (None, 0);
     if has_journal {
         let mut journal = JournalFacts::default();
