@@ -47,7 +47,7 @@ impl Options {
     /// partitions for a moment without being killed.
     #[must_use]
     pub fn killed() -> Self {
-        let settings = vec!["broker.session.timeout.ms=1500".to_owned()];
+        let settings = vec!["broker.session.timeout.ms=4000".to_owned()];
         Self { settings, ..Self::default() }
     }
 }
