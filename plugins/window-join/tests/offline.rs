@@ -131,8 +131,9 @@ fn offline(records: &[Given], kind: &str, cut: Cut) -> Vec<String> {
 fn online(records: &[Given], cut: Cut, more: &str) -> (Vec<(String, serde_json::Value, i64)>, u64) {
     let config = config(cut, more);
     let mut join = Harness::<WindowJoin>::new(&config).expect("the configuration is right");
-    // A given window is over a millisecond before the time of its records.
-    let ahead = if matches!(cut, Cut::Given) { 2 } else { 1 };
+    // A given window is over a millisecond before the time of its records, a session a millisecond
+    // before the last record that would touch it.
+    let ahead = if matches!(cut, Cut::Given | Cut::Session { .. }) { 2 } else { 1 };
     let mut order: Vec<usize> = (0..records.len()).collect();
     order.sort_by_key(|at| records[*at].time + records[*at].delay);
     let mut newest = i64::MIN;
