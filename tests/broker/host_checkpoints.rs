@@ -112,6 +112,24 @@ fn a_lost_state_directory_is_restored_and_results_come_exactly_once() {
 }
 
 #[test]
+fn a_store_of_another_pipeline_is_refused_with_both_names() {
+    let store = other_device();
+    let first = Pipeline::create(i32::from(PARTITIONS));
+    let host = first.run_text("pipeline.yaml", &text(&first, store.path(), "1h"));
+    host.wait_for_lanes();
+    let second = Pipeline::create(i32::from(PARTITIONS));
+    let file = second.file("pipeline.yaml", &text(&second, store.path(), "1h"));
+    let mut refused = Host::start(&file);
+    assert_eq!(refused.wait_exit(LIMIT), Some(78), "{}", refused.text());
+    let told = refused.text();
+    assert!(
+        told.contains("belongs to pipeline") && told.contains("set `checkpoint.store`"),
+        "{told}"
+    );
+    host.stop();
+}
+
+#[test]
 fn a_damaged_file_is_found_by_verify() {
     let pipeline = Pipeline::create(i32::from(PARTITIONS));
     let store = other_device();

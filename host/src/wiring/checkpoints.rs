@@ -11,7 +11,7 @@ use dovetail_core::{
     identity::Identity,
 };
 use dovetail_runtime::CheckpointSetup;
-use dovetail_state::checkpoint::objects::ObjectCheckpoints;
+use dovetail_state::checkpoint::{objects::ObjectCheckpoints, owner::StoreOwner};
 
 use crate::{
     config::{
@@ -32,13 +32,39 @@ pub fn open(checkpoint: &CheckpointConfig) -> Result<ObjectCheckpoints, Failure>
         .map_err(|error| Failure::internal(format!("the checkpoint store's event loop: {error}")))
 }
 
-/// Returns what the runtime needs; `None` without a checkpoint store.
+/// Returns what looking at a pipeline needs; `None` without a checkpoint store.
 pub(super) fn setup(config: &Config) -> Result<Option<CheckpointSetup>, Failure> {
     let Some(checkpoint) = &config.checkpoint else { return Ok(None) };
+    Ok(Some(setup_of(checkpoint, open(checkpoint)?)))
+}
+
+/// Returns what running a pipeline needs, its store claimed; `None` without one. A store that does
+/// not answer is claimed when it does.
+///
+/// # Errors
+///
+/// When the store is another pipeline's.
+pub(super) fn claimed(
+    config: &Config,
+    cluster_id: &str,
+) -> Result<Option<CheckpointSetup>, Failure> {
+    let Some(checkpoint) = &config.checkpoint else { return Ok(None) };
+    let (pipeline, cluster_id) = (config.pipeline.clone(), cluster_id.to_owned());
+    let store = open(checkpoint)?.owned_by(StoreOwner { pipeline, cluster_id });
+    match store.claim() {
+        Ok(()) => {}
+        Err(error @ CheckpointError::Unavailable { .. }) => {
+            tracing::warn!("it is not known yet whose it is: {error}");
+        }
+        Err(error) => return Err(Failure::configuration(error.to_string())),
+    }
+    Ok(Some(setup_of(checkpoint, store)))
+}
+
+fn setup_of(checkpoint: &CheckpointConfig, store: ObjectCheckpoints) -> CheckpointSetup {
     let (every, keep, timeout) = (checkpoint.every, checkpoint.keep, checkpoint.timeout);
-    let store = Arc::new(open(checkpoint)?);
     let grace = CheckpointSetup::GRACE_DEFAULT;
-    Ok(Some(CheckpointSetup { store, every, keep, timeout, grace }))
+    CheckpointSetup { store: Arc::new(store), every, keep, timeout, grace }
 }
 
 /// Returns why the journal is not trimmed; `None` = it is, behind checkpoints.

@@ -115,7 +115,7 @@ fn pipeline_setup(
 ) -> Result<PipelineSetup, Failure> {
     let options = options::lane_options(config, &ground.inputs, fit, &ground.outputs);
     let (owner, transaction_timeout) = (owner(), transaction_timeout(config));
-    let checkpoints = checkpoints::setup(config)?;
+    let checkpoints = checkpoints::claimed(config, &ground.cluster_id)?;
     Ok(PipelineSetup {
         identity,
         options,

@@ -185,6 +185,19 @@ pub enum CheckpointError {
         /// What was expected, and found.
         what: String,
     },
+    /// It is another pipeline's.
+    #[error(
+        "the checkpoint store {store} belongs to {found}, not to {expected}: set \
+         `checkpoint.store` to another folder; or, if {found} is not needed any more, remove this one"
+    )]
+    Foreign {
+        /// Which store.
+        store: String,
+        /// Whose it is.
+        found: String,
+        /// Who wants to use it.
+        expected: String,
+    },
     /// Under that name lies something else.
     #[error("the checkpoint store {store} already has another {what}")]
     Exists {

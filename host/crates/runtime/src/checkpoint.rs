@@ -179,7 +179,8 @@ fn check_kept(store: &dyn CheckpointStore, manifest: &Manifest) -> Result<(), Ch
 }
 
 /// Removes what a newer checkpoint has made superfluous: manifests beyond `keep`, files that none
-/// reaches, and the journal behind the second newest. Only for whoever owns the lane.
+/// reaches, and the journal behind the second newest. Only for whoever owns the lane. A manifest of
+/// another identity stays, with its files.
 ///
 /// `published` are those of this process, newest first: only they are known to be verified.
 ///
@@ -193,10 +194,10 @@ pub fn tidy(
     (keep, now, grace): (usize, ProcessingTime, i64),
     trimmer: Option<&Trimmer>,
 ) -> Result<(), TidyError> {
-    let ids = store.list(lane)?;
-    let newest = published.first().map(|newest| newest.id.epoch);
+    let Some(newest) = published.first() else { return Ok(()) };
+    let Found { ids, foreign } = find(store, lane, &newest.identity)?;
     // Ahead of us there can be none but a successor's: then the lane is not ours any more.
-    if ids.first().map(|id| id.epoch) > newest {
+    if ids.first().is_some_and(|id| id.epoch > newest.id.epoch) {
         return Ok(());
     }
     let (kept, gone) = split_kept(&ids, keep);
@@ -206,7 +207,7 @@ pub fn tidy(
     }
     let kept: Vec<Manifest> =
         kept.iter().map(|id| store.manifest(*id)).collect::<Result<_, _>>()?;
-    for hash in garbage(&store.files(lane)?, &kept, now, grace) {
+    for hash in garbage(&store.files(lane)?, kept.iter().chain(&foreign), now, grace) {
         store.remove(lane, hash)?;
     }
     // A manifest may have got lost since it was verified.
@@ -220,6 +221,31 @@ pub fn tidy(
         trace_step(lane, "trimmed");
     }
     Ok(())
+}
+
+/// What lies among a lane's manifests.
+struct Found {
+    /// Ours, newest first, and what cannot be read: in a store that is claimed it was ours.
+    ids: Vec<CheckpointId>,
+    /// Those of another identity.
+    foreign: Vec<Manifest>,
+}
+
+fn find(
+    store: &dyn CheckpointStore,
+    lane: LaneId,
+    identity: &Identity,
+) -> Result<Found, CheckpointError> {
+    let mut found = Found { ids: Vec::new(), foreign: Vec::new() };
+    for id in store.list(lane)? {
+        match store.manifest(id) {
+            Ok(manifest) if manifest.identity != *identity => found.foreign.push(manifest),
+            Ok(_) | Err(CheckpointError::Corrupt { .. }) => found.ids.push(id),
+            Err(CheckpointError::Missing { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
 }
 
 /// Why tidying ended early.

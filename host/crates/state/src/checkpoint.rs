@@ -2,6 +2,7 @@
 //! empty place.
 //!
 //! - [`manifest`]: the format of what says which files belong together.
+//! - [`owner`]: the format of what says whose checkpoints a store holds.
 //! - [`objects`]: core's checkpoint store port over `object_store`.
 //! - `frozen` and `restoring`: the two ends on the local disk.
 //!
@@ -11,6 +12,7 @@
 pub(crate) mod frozen;
 pub mod manifest;
 pub mod objects;
+pub mod owner;
 pub(crate) mod restoring;
 
 /// Returns whether a file of this name is part of a database and belongs into a checkpoint.

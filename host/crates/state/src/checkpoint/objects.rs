@@ -1,6 +1,7 @@
 //! Core's checkpoint store port over `object_store`: a folder now, a bucket by the same calls.
 //!
 //! ```text
+//! owner.json                                                      whose they are, created once
 //! checkpoints/<lane>/<epoch, 20 digits>-<attempt, 32 hex>.json    manifests, created once
 //! files/<lane>/<sha256, 64 hex>                                   files, named by content
 //! ```
@@ -9,7 +10,8 @@
 //! left behind.
 //!
 //! Invariant: what is kept is durable before the call returns (a folder: file and folder are
-//! synced), since the journal is trimmed behind it.
+//! synced), since the journal is trimmed behind it. A store that was opened for an owner is neither
+//! read nor changed when it is another's.
 
 use std::{
     fmt, fs,
@@ -33,8 +35,12 @@ use object_store::{
 };
 use tokio::runtime::Runtime;
 
-use super::manifest;
+use super::{
+    manifest,
+    owner::{self, StoreOwner},
+};
 
+const OWNER_FILE: &str = "owner.json";
 /// Files are read and written in pieces of this; object stores take no smaller ones but the last.
 const PIECE_BYTES: usize = 8 << 20;
 
@@ -43,6 +49,7 @@ pub struct ObjectCheckpoints {
     place: String,
     folder: PathBuf,
     timeout: Duration,
+    owner: Option<StoreOwner>,
     /// Opened by the first call that can: a folder may come later.
     store: Mutex<Option<Arc<dyn ObjectStore>>>,
     /// `None` only while it is dropped.
@@ -76,9 +83,47 @@ impl ObjectCheckpoints {
             place: format!("file://{}", folder.display()),
             folder: folder.to_owned(),
             timeout,
+            owner: None,
             store: Mutex::default(),
             runtime: Some(runtime),
         })
+    }
+
+    /// Makes this the store of a pipeline: the first call that can claims it, and every call fails
+    /// when it is another's.
+    #[must_use]
+    pub fn owned_by(mut self, owner: StoreOwner) -> Self {
+        self.owner = Some(owner);
+        self
+    }
+
+    /// Claims the store for its owner, as every other call does before anything else.
+    ///
+    /// # Errors
+    ///
+    /// `Foreign` when it is another's, `Corrupt` when what says whose it is cannot be understood,
+    /// or when it does not answer.
+    pub fn claim(&self) -> Result<(), CheckpointError> {
+        self.store().map(|_| ())
+    }
+
+    /// Writes whose it is, if nobody did, and compares.
+    fn claim_for(&self, mine: &StoreOwner, store: &dyn ObjectStore) -> Result<(), CheckpointError> {
+        let path = Path::from(OWNER_FILE);
+        let payload = PutPayload::from(owner::encode(mine));
+        let bytes = self.wait("claiming it", async {
+            match store.put_opts(&path, payload, PutMode::Create.into()).await {
+                Ok(_) | Err(Error::AlreadyExists { .. }) => store.get(&path).await?.bytes().await,
+                Err(error) => Err(error),
+            }
+        })?;
+        let found = owner::decode(&bytes)
+            .map_err(|error| self.corrupt(format!("{OWNER_FILE}: {error}")))?;
+        if found == *mine {
+            return Ok(());
+        }
+        let (store, found) = (self.place.clone(), found.to_string());
+        Err(CheckpointError::Foreign { store, found, expected: mine.to_string() })
     }
 
     fn store(&self) -> Result<Arc<dyn ObjectStore>, CheckpointError> {
@@ -92,6 +137,9 @@ impl ObjectCheckpoints {
             });
         let opened = opened.map_err(|error| self.unavailable("opening it", error))?;
         let opened: Arc<dyn ObjectStore> = Arc::new(opened.with_fsync(true));
+        if let Some(owner) = &self.owner {
+            self.claim_for(owner, opened.as_ref())?;
+        }
         Ok(Arc::clone(store.insert(opened)))
     }
 

@@ -28,6 +28,7 @@ use dovetail_state::{
     checkpoint::{
         manifest::{self, ManifestError},
         objects::ObjectCheckpoints,
+        owner::{self, StoreOwner},
     },
 };
 
@@ -336,6 +337,66 @@ fn tidying_keeps_what_two_manifests_reach_and_what_is_young() {
     rig.kept.publish(&ahead).unwrap();
     tidy(&rig.kept, LANE, &rig.published[2..], (2, now(), GRACE), None).unwrap();
     assert_eq!(rig.kept.list(LANE).unwrap().len(), 3);
+}
+
+#[test]
+fn tidying_removes_nothing_of_another_identity() {
+    let mut rig = Rig::new();
+    apply_epoch(&mut rig.store, 1, &rows(0, 500));
+    let mut foreign = rig.upload().unwrap().manifest;
+    rig.kept.remove_manifest(foreign.id).unwrap();
+    // Ahead of ours, and the only one that reaches its files.
+    foreign.id.epoch = Epoch(99);
+    foreign.identity.pipeline = "another".to_owned();
+    rig.kept.publish(&foreign).unwrap();
+    rig.published.clear();
+    for epoch in 2..=4 {
+        apply_epoch(&mut rig.store, epoch, &rows(u32::try_from(epoch).unwrap() * 1_000, 500));
+        rig.upload().unwrap();
+    }
+    tidy(&rig.kept, LANE, &rig.published, (2, now() + 10 * GRACE, GRACE), None).unwrap();
+    let left: Vec<u64> = rig.kept.list(LANE).unwrap().iter().map(|id| id.epoch.0).collect();
+    assert_eq!(left, [99, 4, 3]);
+    verify(&rig.kept, &foreign).unwrap();
+}
+
+fn owner_of(pipeline: &str) -> StoreOwner {
+    StoreOwner { pipeline: pipeline.to_owned(), cluster_id: "cluster-1".to_owned() }
+}
+
+#[test]
+fn a_store_belongs_to_the_first_pipeline_that_uses_it_and_no_other_reads_or_changes_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = |pipeline| kept(folder.path()).owned_by(owner_of(pipeline));
+    let first = store("ad-attribution");
+    first.claim().unwrap();
+    let other = store("sessions");
+    let error = other.claim().unwrap_err();
+    assert!(matches!(error, CheckpointError::Foreign { .. }), "{error}");
+    let told = error.to_string();
+    for part in ["`ad-attribution`", "`sessions`", "`cluster-1`", "set `checkpoint.store`"] {
+        assert!(told.contains(part), "{told}");
+    }
+    assert_eq!(other.list(LANE), Err(error.clone()));
+    let file = CheckpointFile { name: "000001.sst".into(), bytes: 1, hash: FileHash([7; 32]) };
+    assert_eq!(other.put(LANE, &file, &mut &b"x"[..]), Err(error.clone()));
+    assert_eq!(other.remove(LANE, file.hash), Err(error));
+    // A later process of the same pipeline goes on.
+    assert_eq!(store("ad-attribution").list(LANE), Ok(Vec::new()));
+    fs::write(folder.path().join("owner.json"), "{}").unwrap();
+    let error = store("ad-attribution").claim().unwrap_err();
+    assert!(matches!(error, CheckpointError::Corrupt { .. }), "{error}");
+}
+
+#[test]
+fn the_bytes_of_owner_format_1_are_fixed() {
+    let golden = include_bytes!("../fixtures/owner-1.json");
+    let owner = owner_of("ad-attribution");
+    assert_eq!(owner::encode(&owner), golden);
+    assert_eq!(owner::decode(golden), Ok(owner));
+    let later = String::from_utf8_lossy(golden).replace("\"format\": 1", "\"format\": 2");
+    assert!(owner::decode(later.as_bytes()).unwrap_err().contains("format 2"));
+    owner::decode(b"{\"format\": 1}").unwrap_err();
 }
 
 #[test]
