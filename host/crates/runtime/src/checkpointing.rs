@@ -65,7 +65,10 @@ pub(crate) struct Checkpointing {
     incarnation: u64,
     /// Bytes that the lane had written to its journal when the job on its way was frozen.
     frozen_at_bytes: u64,
+    /// Who waits for the next one that is frozen.
     waiting: Vec<Triggered>,
+    /// Who waits for the job on its way: they asked before it was frozen.
+    answered_next: Vec<Triggered>,
     view: CheckpointView,
 }
 
@@ -93,6 +96,7 @@ impl Checkpointing {
             incarnation: 0,
             frozen_at_bytes: 0,
             waiting: Vec::new(),
+            answered_next: Vec::new(),
             view,
         }
     }
@@ -109,7 +113,7 @@ impl Checkpointing {
         self.due_at = if self.incarnation == 1 { first } else { self.due_at.min(first) };
     }
 
-    /// Takes one at the next opportunity.
+    /// Takes one at the next opportunity: what it holds is no older than this call.
     pub(crate) fn trigger(&mut self, reply: Triggered) {
         self.waiting.push(reply);
         self.due_at = i64::MIN;
@@ -140,6 +144,7 @@ impl Checkpointing {
             if self.published_epoch == Some(epoch) {
                 // Nothing was committed since.
                 self.due_at = now.saturating_add(self.setup.every);
+                self.answered_next.append(&mut self.waiting);
                 self.reply_with_last();
                 return true;
             }
@@ -150,11 +155,13 @@ impl Checkpointing {
                 Ok(None) => {}
                 Ok(Some(frozen)) => {
                     self.frozen_at_bytes = journal_bytes;
+                    self.answered_next.append(&mut self.waiting);
                     let (identity, published) = (identity.clone(), Arc::clone(&self.published));
                     self.send(Task::Upload { frozen, identity, published }, now);
                     has_changed = true;
                 }
                 Err(error) => {
+                    self.answered_next.append(&mut self.waiting);
                     self.failed(&error.to_string(), now);
                     has_changed = true;
                 }
@@ -223,7 +230,7 @@ impl Checkpointing {
         let mut published = vec![manifest];
         published.extend(self.published.iter().take(remembered - 1).cloned());
         self.published = Arc::new(published);
-        self.due_at = now.saturating_add(self.setup.every);
+        self.due_at = self.next_due(now);
         self.reply_with_last();
         let published = Arc::clone(&self.published);
         self.send(Task::Tidy { published, trimmer: self.trimmer.clone() }, now);
@@ -234,7 +241,7 @@ impl Checkpointing {
         self.view.working_since = None;
         self.view.failures += 1;
         self.view.last_error = Some(why.to_owned());
-        self.due_at = now.saturating_add(self.setup.every);
+        self.due_at = self.next_due(now);
         telemetry::publish_checkpoint_failure(&self.names);
         tracing::warn!(
             pipeline = self.names.pipeline,
@@ -242,15 +249,20 @@ impl Checkpointing {
             failures = self.view.failures,
             "no checkpoint was taken, the lane goes on: {why}"
         );
-        for reply in self.waiting.drain(..) {
+        for reply in self.answered_next.drain(..) {
             // Whoever asked may have gone.
             drop(reply.try_send(Err(why.to_owned())));
         }
     }
 
+    /// Returns when the next one is due: at once for those who asked while the last was on its way.
+    fn next_due(&self, now: ProcessingTime) -> ProcessingTime {
+        if self.waiting.is_empty() { now.saturating_add(self.setup.every) } else { i64::MIN }
+    }
+
     fn reply_with_last(&mut self) {
         let Some(last) = &self.view.last else { return };
-        for reply in self.waiting.drain(..) {
+        for reply in self.answered_next.drain(..) {
             // Whoever asked may have gone.
             drop(reply.try_send(Ok(last.clone())));
         }

@@ -244,6 +244,41 @@ fn a_checkpoint_that_is_asked_for_is_answered_with_its_name_or_the_failure() {
 }
 
 #[test]
+fn a_checkpoint_that_was_frozen_before_it_was_asked_for_is_no_answer() {
+    let mut rig = Rig::new();
+    rig.topics.append("a=1");
+    rig.driven.run_for(EVERY + 200);
+    // Frozen and not yet uploaded.
+    let before = rig.jobs.recv().unwrap();
+    rig.topics.append("a=2");
+    rig.driven.run_for(300);
+    let (sender, answer) = bounded(1);
+    let handle = rig.driven.handle.clone();
+    let news = || *rig.topics.news.0.lock().unwrap();
+    let before_asking = news();
+    let asking = std::thread::spawn(move || sender.send(handle.checkpoint()).unwrap());
+    // The lane is woken when the question lies before it.
+    while news() == before_asking {
+        std::thread::yield_now();
+    }
+    rig.driven.settle();
+    let now = rig.driven.clock.0;
+    rig.worker.work(before, &|| now, &|| false);
+    let earlier = rig.epochs()[0];
+    let answer = loop {
+        rig.driven.settle();
+        rig.work();
+        if let Ok(answer) = answer.try_recv() {
+            break answer;
+        }
+        std::thread::yield_now();
+    };
+    asking.join().unwrap();
+    let taken = answer[0].1.as_ref().unwrap();
+    assert!(taken.epoch > earlier, "{taken:?}, frozen before: {earlier}");
+}
+
+#[test]
 fn nothing_is_trimmed_where_the_store_shares_the_disk_and_readiness_says_so() {
     let store = MemoryCheckpoints::default();
     let why = "the checkpoint store is on the disk of `state.dir`";

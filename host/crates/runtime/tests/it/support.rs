@@ -205,7 +205,7 @@ type Deed = Box<dyn FnOnce() + Send>;
 pub(crate) struct Topics {
     pub(crate) cluster: MemoryCluster,
     faults: Arc<Mutex<VecDeque<Option<Fault>>>>,
-    news: Arc<(Mutex<u64>, Condvar)>,
+    pub(crate) news: Arc<(Mutex<u64>, Condvar)>,
     meanwhile: Arc<Mutex<Option<Deed>>>,
     is_absent: Arc<AtomicBool>,
     /// How often a log has waited for an absent broker, and how often to no end.
