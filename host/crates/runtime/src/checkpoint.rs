@@ -105,7 +105,7 @@ pub fn upload(
         let file = CheckpointFile { name: file.name.clone(), bytes: file.bytes, hash };
         if !there.contains(&(file.hash, file.bytes)) {
             let content = frozen.open(&file.name).map_err(UploadError::Frozen)?;
-            store.put(context.lane, &file, &mut Guarded { content, give_up: context.give_up })?;
+            put(store, &file, content, context)?;
             trace_step(context.lane, "kept");
             new_bytes += file.bytes;
         }
@@ -122,6 +122,30 @@ pub fn upload(
 /// Says which step of a checkpoint or of a restore is done.
 fn trace_step(lane: LaneId, step: &str) {
     tracing::trace!(lane = lane.0, step, "a step of a checkpoint is done");
+}
+
+/// Keeps a file; a failure of reading it is not the store's.
+fn put(
+    store: &dyn CheckpointStore,
+    file: &CheckpointFile,
+    content: Box<dyn Read + Send>,
+    context: &UploadContext<'_>,
+) -> Result<(), UploadError> {
+    let mut content = Guarded { content, give_up: context.give_up, failed: None };
+    let put = store.put(context.lane, file, &mut content);
+    match content.failed {
+        Some(error) => Err(unreadable(&file.name, &error, context.give_up)),
+        None => Ok(put?),
+    }
+}
+
+/// Returns why a frozen file could not be read to its end.
+fn unreadable(
+    name: &str,
+    error: &io::Error,
+    give_up: &dyn Fn() -> Option<UploadError>,
+) -> UploadError {
+    give_up().unwrap_or_else(|| UploadError::Frozen(format!("{name}: {error}")))
 }
 
 fn frozen_head(frozen: &mut dyn Frozen) -> Result<StoredHead, UploadError> {
@@ -283,8 +307,13 @@ pub fn restore(
 ) -> Result<(), RestoreError> {
     for file in &manifest.files {
         progress();
-        let target = into.create(&file.name)?;
-        fetch(store, manifest.id.lane, file, target)?;
+        let mut target = Hashing::new(into.create(&file.name)?);
+        let fetched = fetch(store, manifest.id.lane, file, &mut target);
+        if let Some(error) = target.failed {
+            let what = format!("{}: restoring it from a checkpoint: {error}", file.name);
+            return Err(StoreError::Unavailable(what).into());
+        }
+        fetched?;
         trace_step(manifest.id.lane, "fetched");
     }
     into.finish()?;
@@ -297,21 +326,19 @@ pub fn restore(
 ///
 /// The first file that is missing or damaged, or the store's failure.
 pub fn verify(store: &dyn CheckpointStore, manifest: &Manifest) -> Result<(), CheckpointError> {
-    manifest
-        .files
-        .iter()
-        .try_for_each(|file| fetch(store, manifest.id.lane, file, Box::new(io::sink())))
+    manifest.files.iter().try_for_each(|file| {
+        fetch(store, manifest.id.lane, file, &mut Hashing::new(Box::new(io::sink())))
+    })
 }
 
 fn fetch(
     store: &dyn CheckpointStore,
     lane: LaneId,
     file: &CheckpointFile,
-    target: Box<dyn Write + '_>,
+    into: &mut Hashing<'_>,
 ) -> Result<(), CheckpointError> {
-    let mut hashing = Hashing { inner: target, hash: Sha256::new(), bytes: 0 };
-    store.get(lane, file.hash, &mut hashing)?;
-    let (hash, bytes) = (FileHash(hashing.hash.finalize().into()), hashing.bytes);
+    store.get(lane, file.hash, into)?;
+    let (hash, bytes) = (FileHash(into.hash.finalize_reset().into()), into.bytes);
     if (hash, bytes) == (file.hash, file.bytes) {
         return Ok(());
     }
@@ -337,17 +364,14 @@ impl HashCache {
             return Ok(*hash);
         }
         let content = frozen.open(&file.name).map_err(UploadError::Frozen)?;
-        let mut content = Guarded { content, give_up };
+        let mut content = Guarded { content, give_up, failed: None };
         let mut hash = Sha256::new();
         let mut buffer = vec![0; BUFFER_BYTES];
         loop {
             match content.read(&mut buffer) {
                 Ok(0) => break,
                 Ok(read) => hash.update(&buffer[..read]),
-                Err(error) => {
-                    let reason = UploadError::Frozen(format!("{}: {error}", file.name));
-                    return Err(give_up().unwrap_or(reason));
-                }
+                Err(error) => return Err(unreadable(&file.name, &error, give_up)),
             }
         }
         let hash = FileHash(hash.finalize().into());
@@ -367,26 +391,47 @@ impl HashCache {
 struct Guarded<'a> {
     content: Box<dyn Read + Send>,
     give_up: &'a dyn Fn() -> Option<UploadError>,
+    /// Why the reader, not whoever reads, has failed.
+    failed: Option<io::Error>,
 }
 
 impl Read for Guarded<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match (self.give_up)() {
+        let read = match (self.give_up)() {
             Some(reason) => Err(io::Error::other(reason.to_string())),
             None => self.content.read(buffer),
-        }
+        };
+        read.map_err(|error| note(error, &mut self.failed))
     }
+}
+
+/// Notes an error that whoever reads or writes through us takes for its own.
+fn note(error: io::Error, failed: &mut Option<io::Error>) -> io::Error {
+    let (kind, told) = (error.kind(), error.to_string());
+    if kind != io::ErrorKind::Interrupted {
+        *failed = Some(error);
+    }
+    io::Error::new(kind, told)
 }
 
 struct Hashing<'a> {
     inner: Box<dyn Write + 'a>,
     hash: Sha256,
     bytes: u64,
+    /// Why the writer, not whoever writes, has failed.
+    failed: Option<io::Error>,
+}
+
+impl<'a> Hashing<'a> {
+    fn new(inner: Box<dyn Write + 'a>) -> Self {
+        Self { inner, hash: Sha256::new(), bytes: 0, failed: None }
+    }
 }
 
 impl Write for Hashing<'_> {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        let written = self.inner.write(buffer)?;
+        let written = self.inner.write(buffer);
+        let written = written.map_err(|error| note(error, &mut self.failed))?;
         self.hash.update(&buffer[..written]);
         self.bytes += written as u64;
         Ok(written)

@@ -2,7 +2,7 @@
 //! missing, and what comes back is the same or is refused.
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -10,7 +10,7 @@ use std::{
 use dovetail_core::{
     checkpoint::{
         CheckpointError, CheckpointFile, CheckpointId, CheckpointStore as _, FileHash, Frozen,
-        Manifest,
+        FrozenFile, Manifest, Restoring,
     },
     epoch::{
         Attempt, Epoch, EpochRecord, LaneId, Owner, SourceState, StoredHead, TimerFloors, codec,
@@ -18,10 +18,10 @@ use dovetail_core::{
     identity::{Identity, InputIdentity, StateIdentity},
     plugin::StateKind,
     record::{InputIndex, Partition, Source},
-    state::StateStore,
+    state::{StateStore, StoreError},
 };
 use dovetail_runtime::checkpoint::{
-    HashCache, UploadContext, UploadError, Uploaded, restore, tidy, upload, verify,
+    HashCache, RestoreError, UploadContext, UploadError, Uploaded, restore, tidy, upload, verify,
 };
 use dovetail_state::{
     RocksStore,
@@ -270,6 +270,73 @@ fn a_damaged_cut_or_missing_file_is_found_and_leaves_the_lanes_place_as_it_was()
             fs::read_dir(rig.path("restored")).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert!(!left.iter().any(|name| name.to_string_lossy().starts_with("lane-")), "{left:?}");
     }
+}
+
+/// A place on a disk that takes no byte more.
+struct FullDisk;
+
+impl Restoring for FullDisk {
+    fn create<'a>(&'a mut self, _: &str) -> Result<Box<dyn io::Write + 'a>, StoreError> {
+        // The system's own full disk.
+        let full = fs::OpenOptions::new().write(true).open("/dev/full");
+        full.map(|full| Box::new(full) as Box<dyn io::Write>)
+            .map_err(|error| StoreError::Corrupt(error.to_string()))
+    }
+
+    fn finish(self: Box<Self>) -> Result<(), StoreError> {
+        panic!("nothing was restored")
+    }
+}
+
+/// What was frozen, whose files cannot be read.
+struct Unreadable(Box<dyn Frozen>);
+
+impl Frozen for Unreadable {
+    fn head(&mut self) -> Result<bytes::Bytes, String> {
+        self.0.head()
+    }
+
+    fn files(&mut self) -> Result<Vec<FrozenFile>, String> {
+        self.0.files()
+    }
+
+    fn open(&mut self, _: &str) -> Result<Box<dyn io::Read + Send>, String> {
+        // A folder: every read of it fails.
+        let folder = fs::File::open("/");
+        folder
+            .map(|folder| Box::new(folder) as Box<dyn io::Read + Send>)
+            .map_err(|error| error.to_string())
+    }
+}
+
+#[test]
+fn a_local_disk_that_fails_is_not_told_as_the_checkpoint_stores_failure() {
+    let mut rig = Rig::new();
+    apply_epoch(&mut rig.store, 1, &rows(0, 10));
+    let manifest = rig.upload().unwrap().manifest;
+    let error = restore(&rig.kept, &manifest, Box::new(FullDisk), &mut || {}).unwrap_err();
+    let RestoreError::Local(StoreError::Unavailable(told)) = &error else { panic!("{error}") };
+    assert!(told.contains("No space left"), "{told}");
+    assert!(!error.to_string().contains("the checkpoint store"), "{error}");
+
+    // Hashes are known, so that only the upload itself reads.
+    apply_epoch(&mut rig.store, 2, &rows(10, 10));
+    rig.upload().unwrap();
+    let emptied = kept(&rig.path("another"));
+    let mut frozen = Unreadable(freeze(&mut rig.store));
+    let context = UploadContext {
+        lane: LANE,
+        identity: &identity(),
+        published: &[],
+        now: now(),
+        grace: GRACE,
+        give_up: &|| None,
+    };
+    let error = upload(&emptied, &mut frozen, &mut rig.cache, &context).unwrap_err();
+    assert!(matches!(error, UploadError::Frozen(_)), "{error}");
+    let tables = frozen.files().unwrap().into_iter().find(|file| file.is_immutable).unwrap();
+    // The first of them by name is a table, whose hash was known.
+    assert!(error.to_string().contains(&tables.name), "{error}");
 }
 
 #[test]
