@@ -93,8 +93,13 @@ pub fn upload(
 ) -> Result<Uploaded, UploadError> {
     let head = frozen_head(frozen)?;
     let found = frozen.files().map_err(UploadError::Frozen)?;
+    let before = match context.published {
+        [] => newest(store, context)?,
+        [_, ..] => None,
+    };
     let kept = store.files(context.lane)?;
-    let there = present(&kept, context.published, context.now, context.grace);
+    let known = context.published.iter().chain(&before);
+    let there = present(&kept, known, context.now, context.grace);
     let mut files = Vec::with_capacity(found.len());
     let mut new_bytes = 0;
     for file in &found {
@@ -122,6 +127,22 @@ pub fn upload(
 /// Says which step of a checkpoint or of a restore is done.
 fn trace_step(lane: LaneId, step: &str) {
     tracing::trace!(lane = lane.0, step, "a step of a checkpoint is done");
+}
+
+/// Returns the newest checkpoint of an earlier process that can be read. Whatever an older one shares
+/// with the lane's state it holds too, and it is the last that another process would remove.
+fn newest(
+    store: &dyn CheckpointStore,
+    context: &UploadContext<'_>,
+) -> Result<Option<Manifest>, CheckpointError> {
+    for id in store.list(context.lane)? {
+        match store.manifest(id) {
+            Ok(manifest) if manifest.identity == *context.identity => return Ok(Some(manifest)),
+            Ok(_) | Err(CheckpointError::Corrupt { .. } | CheckpointError::Missing { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
 }
 
 /// Keeps a file; a failure of reading it is not the store's.

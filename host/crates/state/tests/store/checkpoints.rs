@@ -133,8 +133,11 @@ impl Rig {
     }
 
     fn upload(&mut self) -> Result<Uploaded, UploadError> {
+        self.upload_at(now())
+    }
+
+    fn upload_at(&mut self, now: i64) -> Result<Uploaded, UploadError> {
         let mut frozen = freeze(&mut self.store);
-        let now = now();
         let (identity, published) = (identity(), self.published.clone());
         let context = UploadContext {
             lane: LANE,
@@ -219,6 +222,20 @@ fn a_second_upload_brings_only_what_is_new() {
         let found = rig.restored(manifest).unwrap().head().unwrap().unwrap();
         assert_eq!(codec::decode_stored(&found).unwrap().record.epoch, epoch);
     }
+}
+
+#[test]
+fn the_first_upload_after_a_restart_brings_only_what_is_new_too() {
+    let mut rig = Rig::new();
+    apply_epoch(&mut rig.store, 1, &rows(0, 20_000));
+    let first = rig.upload().unwrap();
+    // Another process, so late that no file is young any more.
+    rig.published.clear();
+    rig.cache = HashCache::default();
+    apply_epoch(&mut rig.store, 2, &rows(90_000, 10));
+    let second = rig.upload_at(now() + 10 * GRACE).unwrap();
+    assert!(second.new_bytes * 20 < first.new_bytes, "{} {}", second.new_bytes, first.new_bytes);
+    verify(&rig.kept, &second.manifest).unwrap();
 }
 
 #[test]
