@@ -3,19 +3,25 @@
 //! Keeps: the journal is trimmed only behind checkpoints that do not share a disk with the state
 //! directory: one failing disk must not take both.
 
-use std::{fs, os::unix::fs::MetadataExt as _, path::Path, sync::Arc, time::Duration};
+use std::{
+    fs,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use dovetail_core::{
     checkpoint::{CheckpointError, CheckpointStore as _},
     epoch::{Epoch, LaneId},
     identity::Identity,
 };
-use dovetail_runtime::CheckpointSetup;
+use dovetail_runtime::{CheckpointSetup, setup::BeforeTrim};
 use dovetail_state::checkpoint::{objects::ObjectCheckpoints, owner::StoreOwner};
 
 use crate::{
     config::{
-        Config,
+        Config, Loaded,
         model::{CheckpointConfig, LogConfig},
     },
     failure::Failure,
@@ -45,9 +51,10 @@ pub(super) fn setup(config: &Config) -> Result<Option<CheckpointSetup>, Failure>
 ///
 /// When the store is another pipeline's.
 pub(super) fn claimed(
-    config: &Config,
+    loaded: &Arc<Loaded>,
     cluster_id: &str,
 ) -> Result<Option<CheckpointSetup>, Failure> {
+    let config = &loaded.config;
     let Some(checkpoint) = &config.checkpoint else { return Ok(None) };
     let (pipeline, cluster_id) = (config.pipeline.clone(), cluster_id.to_owned());
     let store = open(checkpoint)?.owned_by(StoreOwner { pipeline, cluster_id });
@@ -58,13 +65,34 @@ pub(super) fn claimed(
         }
         Err(error) => return Err(Failure::configuration(error.to_string())),
     }
-    Ok(Some(setup_of(checkpoint, store)))
+    let before_trim = Some(before_trim(Arc::clone(loaded), checkpoint.store.clone()));
+    Ok(Some(CheckpointSetup { before_trim, ..setup_of(checkpoint, store) }))
+}
+
+fn before_trim(loaded: Arc<Loaded>, store: PathBuf) -> BeforeTrim {
+    let at_start = device(&store);
+    Arc::new(move |_identity| {
+        let why = moved(&store, at_start).or_else(|| untrimmed(&loaded.config));
+        why.map_or(Ok(()), Err)
+    })
+}
+
+/// Returns why a store is not where it was: a disk that is not mounted any more leaves a folder on
+/// the disk below it, which takes checkpoints as well and hides them when it is mounted again.
+fn moved(store: &Path, at_start: Option<u64>) -> Option<String> {
+    (device(store) != at_start).then(|| {
+        format!(
+            "checkpoint.store {} is on another disk than at the start: nothing is trimmed; mount its \
+             disk again, or start the pipeline again if it is to stay there",
+            store.display()
+        )
+    })
 }
 
 fn setup_of(checkpoint: &CheckpointConfig, store: ObjectCheckpoints) -> CheckpointSetup {
     let (every, keep, timeout) = (checkpoint.every, checkpoint.keep, checkpoint.timeout);
     let grace = CheckpointSetup::GRACE_DEFAULT;
-    CheckpointSetup { store: Arc::new(store), every, keep, timeout, grace }
+    CheckpointSetup { store: Arc::new(store), every, keep, timeout, grace, before_trim: None }
 }
 
 /// Returns why the journal is not trimmed; `None` = it is, behind checkpoints.
@@ -130,4 +158,31 @@ pub(super) fn identity(config: &Config, begins: Epoch) -> Result<Identity, Failu
         "{found}, and {} has none; set `checkpoint.store` to the one that this pipeline ran with",
         checkpoint.store.display()
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_store_whose_disk_is_another_than_at_the_start_trims_nothing() {
+        let below = tempfile::tempdir().unwrap();
+        let mounted = tempfile::TempDir::new_in("/dev/shm").unwrap();
+        let store = below.path().join("mount");
+        symlink(mounted.path(), &store).unwrap();
+        // The folder itself comes with the first checkpoint.
+        let folder = store.join("my-join");
+        let at_start = device(&folder);
+        fs::create_dir(&folder).unwrap();
+        assert_eq!(moved(&folder, at_start), None);
+        fs::remove_file(&store).unwrap();
+        fs::create_dir_all(&folder).unwrap();
+        let told = moved(&folder, at_start).unwrap();
+        assert!(told.contains("on another disk") && told.contains("mount"), "{told}");
+        fs::remove_dir_all(&store).unwrap();
+        symlink(mounted.path(), &store).unwrap();
+        assert_eq!(moved(&folder, at_start), None);
+    }
 }

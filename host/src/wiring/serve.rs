@@ -72,7 +72,7 @@ pub fn run(surveyed: Surveyed, termination: &Termination) -> Result<Ended, Failu
     let metrics = super::admin::record_metrics()?;
     let (pipeline, limits) = (&config.pipeline, gate.limits());
     let revision = FittedRevision::new(pipeline, revision, fit.clone(), &ground.outputs, limits);
-    let setup = pipeline_setup(config, &ground, &fit, identity, Arc::new(revision))?;
+    let setup = pipeline_setup(&loaded, &ground, &fit, identity, Arc::new(revision))?;
     let outputs = ground.outputs.clone();
     let names = fit.outputs.iter().map(|at| config.outputs[*at].name.clone()).collect();
     let later = Later { gate, loaded: Arc::clone(&loaded), fit, outputs, digest };
@@ -107,15 +107,16 @@ pub fn run(surveyed: Surveyed, termination: &Termination) -> Result<Ended, Failu
 }
 
 fn pipeline_setup(
-    config: &Config,
+    loaded: &Arc<Loaded>,
     ground: &Ground,
     fit: &Fit,
     identity: Identity,
     revision: Arc<dyn Revision>,
 ) -> Result<PipelineSetup, Failure> {
+    let config = &loaded.config;
     let options = options::lane_options(config, &ground.inputs, fit, &ground.outputs);
     let (owner, transaction_timeout) = (owner(), transaction_timeout(config));
-    let checkpoints = checkpoints::claimed(config, &ground.cluster_id)?;
+    let checkpoints = checkpoints::claimed(loaded, &ground.cluster_id)?;
     Ok(PipelineSetup {
         identity,
         options,

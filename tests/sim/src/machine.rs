@@ -439,7 +439,7 @@ fn checkpoints(shared: &Arc<Shared>, knobs: &Knobs, process: Process) -> Option<
     let knobs = knobs.checkpoints?;
     let (every, keep, timeout) = (knobs.every, knobs.keep, knobs.timeout);
     let store = Arc::new(SimCheckpoints { shared: Arc::clone(shared), process, timeout });
-    Some(CheckpointSetup { store, every, keep, timeout, grace: knobs.grace })
+    Some(CheckpointSetup { store, every, keep, timeout, grace: knobs.grace, before_trim: None })
 }
 
 fn pipeline(

@@ -19,7 +19,7 @@ use dovetail_core::{
     },
     epoch::{LaneId, StoredHead, codec},
     identity::Identity,
-    log::{LogError, Trimmer},
+    log::LogError,
     state::StoreError,
     time::ProcessingTime,
 };
@@ -237,7 +237,7 @@ pub fn tidy(
     lane: LaneId,
     published: &[Manifest],
     (keep, now, grace): (usize, ProcessingTime, i64),
-    trimmer: Option<&Trimmer>,
+    trim: Option<&dyn Fn(i64) -> Result<(), TidyError>>,
 ) -> Result<(), TidyError> {
     let Some(newest) = published.first() else { return Ok(()) };
     let Found { ids, foreign } = find(store, lane, &newest.identity)?;
@@ -258,11 +258,11 @@ pub fn tidy(
     // A manifest may have got lost since it was verified.
     let there: Vec<&Manifest> =
         published.iter().filter(|manifest| ids.contains(&manifest.id)).take(2).collect();
-    if let (Some(trimmer), Some(before)) = (trimmer, trim_before(there.iter().copied())) {
+    if let (Some(trim), Some(before)) = (trim, trim_before(there.iter().copied())) {
         for manifest in there {
             check_kept(store, manifest)?;
         }
-        trimmer(before)?;
+        trim(before)?;
         trace_step(lane, "trimmed");
     }
     Ok(())
@@ -299,6 +299,9 @@ pub enum TidyError {
     /// The checkpoint store.
     #[error(transparent)]
     Store(#[from] CheckpointError),
+    /// The journal must not be trimmed now.
+    #[error("the journal is not trimmed: {0}")]
+    Objection(String),
     /// The journal was not trimmed.
     #[error("trimming the journal: {0}")]
     Trim(#[from] LogError),

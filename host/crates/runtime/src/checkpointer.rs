@@ -123,12 +123,28 @@ impl Worker {
             }
             Task::Tidy { published, trimmer } => {
                 let how = (setup.keep, now(), grace);
-                Answer::Tidied(tidy(setup.store.as_ref(), lane, &published, how, trimmer.as_ref()))
+                let trim = trimmer.map(|trimmer| trim(&setup, &published, trimmer));
+                let trim = trim.as_ref().map(|trim| trim as &dyn Fn(i64) -> _);
+                Answer::Tidied(tidy(setup.store.as_ref(), lane, &published, how, trim))
             }
         };
         // A lane that has ended needs no answer.
         drop(answers.send(answer));
         waker();
+    }
+}
+
+/// Returns what trims the journal where nobody objects.
+fn trim(
+    setup: &CheckpointSetup,
+    published: &[Manifest],
+    trimmer: Trimmer,
+) -> impl Fn(i64) -> Result<(), TidyError> {
+    move |before| {
+        if let (Some(ask), Some(newest)) = (&setup.before_trim, published.first()) {
+            ask(&newest.identity).map_err(TidyError::Objection)?;
+        }
+        Ok(trimmer(before)?)
     }
 }
 

@@ -19,7 +19,7 @@ use dovetail_core::{
 };
 
 use crate::{
-    checkpoint::Uploaded,
+    checkpoint::{TidyError, Uploaded},
     checkpointer::{Answer, Job, Task},
     setup::{CheckpointSetup, Names},
     status::{CheckpointShown, CheckpointView},
@@ -193,6 +193,10 @@ impl Checkpointing {
             Answer::Tidied(result) => {
                 self.stage = Stage::Idle;
                 self.view.working_since = None;
+                self.view.untrimmed = match &result {
+                    Err(TidyError::Objection(why)) => Some(why.clone()),
+                    Ok(()) | Err(_) => None,
+                };
                 if let Err(error) = result {
                     // The checkpoint itself is there: what is too much goes the next time.
                     tracing::warn!(

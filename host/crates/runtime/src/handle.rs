@@ -281,6 +281,8 @@ impl Handle {
             readiness.reasons.extend(lane_reasons(&view, self.0.commit_every, now));
             readiness.reasons.extend(unanswered_reason(&view, &self.0.names, now));
             readiness.warnings.extend(checkpoint_warning(&view, now));
+            let untrimmed = view.checkpoints.and_then(|checkpoints| checkpoints.untrimmed);
+            readiness.warnings.extend(untrimmed.map(|why| format!("lane {}: {why}", view.lane.0)));
         }
         readiness.warnings.extend(findings.nothing_matched);
         readiness.warnings.extend(self.0.untrimmed.clone());

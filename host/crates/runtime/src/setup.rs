@@ -116,6 +116,9 @@ impl fmt::Debug for LaneSetup {
     }
 }
 
+/// Asked before the journal is trimmed, with the committed identity: why it must not be.
+pub type BeforeTrim = Arc<dyn Fn(&Identity) -> Result<(), String> + Send + Sync>;
+
 /// Where checkpoints go, and when.
 #[derive(Clone)]
 pub struct CheckpointSetup {
@@ -130,6 +133,8 @@ pub struct CheckpointSetup {
     /// How long a file stays that no manifest reaches, ms: an upload in progress, of whoever, may
     /// count on it. Never shorter than three uploads may take.
     pub grace: i64,
+    /// Asked before each trim; `None` = nobody objects.
+    pub before_trim: Option<BeforeTrim>,
 }
 
 impl CheckpointSetup {

@@ -128,6 +128,8 @@ pub struct CheckpointView {
     pub failures: u32,
     /// The last failure, until one is published again.
     pub last_error: Option<String>,
+    /// Why the journal was not trimmed behind the last one, though it should be.
+    pub untrimmed: Option<String>,
 }
 
 impl CheckpointView {

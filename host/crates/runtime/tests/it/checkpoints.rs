@@ -1,7 +1,10 @@
 //! One lane's checkpoints, driven by hand: what is uploaded, restored, trimmed and collected, and
 //! that a store that fails disturbs nothing but itself.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use crossbeam_channel::{Receiver, bounded};
 use dovetail_core::{
@@ -12,6 +15,7 @@ use dovetail_runtime::{
     CheckpointSetup, FatalKind, PipelineSetup,
     checkpointer::{Job, Worker},
     driver::LaneEnd,
+    setup::BeforeTrim,
 };
 
 use crate::support::{Disk, Driven, Fault, Topics, pipeline, revision};
@@ -26,6 +30,7 @@ fn setup(store: &MemoryCheckpoints, untrimmed: Option<&str>) -> PipelineSetup {
         keep: 2,
         timeout: 10_000,
         grace: CheckpointSetup::GRACE_DEFAULT,
+        before_trim: None,
     };
     let untrimmed = untrimmed.map(str::to_owned);
     PipelineSetup { checkpoints: Some(checkpoints), untrimmed, ..pipeline(revision("r1", 1)) }
@@ -291,6 +296,38 @@ fn nothing_is_trimmed_where_the_store_shares_the_disk_and_readiness_says_so() {
     assert_eq!(rig.topics.cluster.journal_start(), 0);
     let readiness = rig.driven.handle.readiness();
     assert!(readiness.is_ready() && readiness.warnings == [why], "{readiness:?}");
+}
+
+#[test]
+fn a_trim_that_is_objected_to_is_left_out_and_told_until_it_may_be_done() {
+    let store = MemoryCheckpoints::default();
+    let mut setup = setup(&store, None);
+    let objects = Arc::new(AtomicBool::new(false));
+    let asked = Arc::clone(&objects);
+    let committed = setup.identity.clone();
+    let before_trim: BeforeTrim = Arc::new(move |identity| {
+        assert_eq!(*identity, committed);
+        match asked.load(Ordering::SeqCst) {
+            true => Err("its disk is gone".to_owned()),
+            false => Ok(()),
+        }
+    });
+    setup.checkpoints.as_mut().unwrap().before_trim = Some(before_trim);
+    let mut rig = Rig::start_as(&Topics::new(), &Disk::default(), &store, 100, &setup);
+    for record in ["a=1", "a=2", "a=3"] {
+        rig.checkpoint(record);
+    }
+    let trimmed = rig.topics.cluster.journal_start();
+    assert!(trimmed > 0);
+    objects.store(true, Ordering::SeqCst);
+    rig.checkpoint("a=4");
+    assert_eq!(rig.topics.cluster.journal_start(), trimmed);
+    let readiness = rig.driven.handle.readiness();
+    assert_eq!(readiness.warnings, ["lane 0: its disk is gone"]);
+    objects.store(false, Ordering::SeqCst);
+    rig.checkpoint("a=5");
+    assert!(rig.topics.cluster.journal_start() > trimmed);
+    assert_eq!(rig.driven.handle.readiness().warnings, Vec::<String>::new());
 }
 
 #[test]
