@@ -29,6 +29,7 @@ use dovetail_core::{identity::Identity, log::LogError};
 
 use self::{
     backend::{Backend, Ground, SurveyError},
+    checkpoints::Lost,
     gate::PluginGate,
     lanes::Beginning,
     roles::Fit,
@@ -159,19 +160,48 @@ impl std::fmt::Debug for Surveyed {
 ///
 /// Everything that is missing, contradicts itself, or differs from the first start.
 pub fn survey(fitted: Fitted, delivery: Delivery) -> Result<Surveyed, Failure> {
+    survey_unless(fitted, delivery, |lost| Err(lost.into()))
+}
+
+/// Like [`survey`], to run the pipeline: where only the checkpoint store knows what was committed
+/// and does not answer, the lanes wait for it, and compare then.
+///
+/// # Errors
+///
+/// Like [`survey`].
+pub fn survey_to_run(fitted: Fitted, delivery: Delivery) -> Result<Surveyed, Failure> {
+    survey_unless(fitted, delivery, |lost| match lost {
+        Lost::Unanswered(told) => {
+            tracing::warn!("the lanes wait for the checkpoint store: {told}");
+            Ok(())
+        }
+        Lost::Gone(failure) => Err(failure),
+    })
+}
+
+fn survey_unless(
+    fitted: Fitted,
+    delivery: Delivery,
+    is_refused: fn(Lost) -> Result<(), Failure>,
+) -> Result<Surveyed, Failure> {
     let mut backend = open(&fitted.loaded, delivery)?;
     let ground = look(backend.as_mut(), &fitted.loaded)?;
+    let mut lanes = None;
     let committed = match backend.beginning()? {
         Beginning::Nothing => None,
         Beginning::Genesis(identity) => Some(identity),
-        Beginning::Trimmed(epoch) => Some(checkpoints::identity(&fitted.loaded.config, epoch)?),
+        Beginning::Trimmed(epoch) => match checkpoints::identity(&fitted.loaded.config, epoch) {
+            Ok(identity) => Some(identity),
+            Err(lost) => {
+                is_refused(lost)?;
+                lanes = backend.journal_lanes()?;
+                None
+            }
+        },
     };
-    let identity = identity::configured(
-        &fitted.loaded.config,
-        &ground,
-        fitted.revision.descriptor(),
-        committed.as_ref(),
-    );
+    let lanes = committed.as_ref().map(|committed| committed.lanes).or(lanes);
+    let identity =
+        identity::configured(&fitted.loaded.config, &ground, fitted.revision.descriptor(), lanes);
     if let Some(committed) = &committed {
         identity::check(committed, &identity)?;
     }

@@ -152,6 +152,67 @@ fn a_damaged_file_is_found_by_verify() {
     assert!(text.contains("expected") && text.contains("found"), "{text}");
 }
 
+/// Moves time past the record before in every partition, whose result comes out.
+fn feed(pipeline: &Pipeline, number: &mut i64) {
+    for partition in 0..PARTITIONS {
+        let key = crate::host_stream::key_in(&format!("k{number}"), partition, PARTITIONS);
+        let at = BASE + 20_000 * *number;
+        let records = [order(&key, at, PARTITIONS)];
+        pipeline.client.produce(&pipeline.topic("orders"), &records).unwrap();
+        let paid = [crate::host_stream::payment(&key, at, number.unsigned_abs(), PARTITIONS)];
+        pipeline.client.produce(&pipeline.topic("payments"), &paid).unwrap();
+    }
+    *number += 1;
+}
+
+#[test]
+fn behind_a_trimmed_journal_the_store_is_needed_only_without_local_state_and_is_waited_for() {
+    let pipeline = Pipeline::create(i32::from(PARTITIONS));
+    let disk = other_device();
+    let store = disk.path().join("store");
+    let text_every = |every| text(&pipeline, &store, every);
+    let text = text_every("200ms");
+    let host = pipeline.run_text("pipeline.yaml", &text);
+    host.wait_for_lanes();
+    let mut number = 0;
+    wait_until("trimming", || {
+        feed(&pipeline, &mut number);
+        journal_starts(&pipeline).iter().all(|start| *start > 0)
+    });
+    host.stop();
+
+    // From here on no checkpoint is due, so that nothing more is trimmed.
+    let text = text_every("1h");
+    // It does not answer: a file is in its place.
+    let away = disk.path().join("away");
+    fs::rename(&store, &away).unwrap();
+    fs::write(&store, "").unwrap();
+    let host = pipeline.run_text("pipeline.yaml", &text);
+    host.wait_for_lanes();
+    host.stop();
+    // It is lost.
+    fs::remove_file(&store).unwrap();
+    let host = pipeline.run_text("pipeline.yaml", &text);
+    host.wait_for_lanes();
+    host.stop();
+
+    // The local state is lost, too: what is kept elsewhere comes back in a while.
+    fs::remove_dir_all(&store).unwrap();
+    fs::write(&store, "").unwrap();
+    pipeline.delete_state();
+    let host = pipeline.run_text("pipeline.yaml", &text);
+    let admin = host.admin();
+    wait_until("readiness 503", || {
+        let (code, body) = get(&admin, "/readyz");
+        code == 503 && body.contains("the checkpoint store file://")
+    });
+    fs::remove_file(&store).unwrap();
+    fs::rename(&away, &store).unwrap();
+    host.wait_for("restoring from the checkpoint store");
+    host.wait_for_lanes();
+    host.stop();
+}
+
 /// Pain P40.
 #[test]
 fn a_failing_store_stops_no_commit_makes_readyz_503_and_heals() {
@@ -162,18 +223,7 @@ fn a_failing_store_stops_no_commit_makes_readyz_503_and_heals() {
     let admin = host.wait_for_lanes();
     let mut followed = pipeline.client.follow(&pipeline.topic("results")).unwrap();
     let mut number = 0;
-    let mut feed = || {
-        // Each record moves time past the one before it, whose result comes out.
-        for partition in 0..PARTITIONS {
-            let key = crate::host_stream::key_in(&format!("k{number}"), partition, PARTITIONS);
-            let at = BASE + 20_000 * number;
-            let records = [order(&key, at, PARTITIONS)];
-            pipeline.client.produce(&pipeline.topic("orders"), &records).unwrap();
-            let paid = [crate::host_stream::payment(&key, at, number.unsigned_abs(), PARTITIONS)];
-            pipeline.client.produce(&pipeline.topic("payments"), &paid).unwrap();
-        }
-        number += 1;
-    };
+    let mut feed = || feed(&pipeline, &mut number);
     wait_until("the first checkpoints", || {
         feed();
         journal_starts(&pipeline).iter().all(|start| *start > 0)

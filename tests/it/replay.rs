@@ -111,6 +111,7 @@ fn setup() -> (Loaded, PipelineSetup) {
         revision: Arc::new(Native(descriptor, plugin)),
         transaction_timeout: 0,
         checkpoints: None,
+        committed: None,
         untrimmed: None,
     };
     (loaded, setup)

@@ -41,7 +41,7 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     } else {
         Delivery::ExactlyOnce
     };
-    let surveyed = wiring::survey(fitted, delivery)?;
+    let surveyed = wiring::survey_to_run(fitted, delivery)?;
     for warning in &surveyed.ground.warnings {
         tracing::warn!("{warning}");
     }

@@ -159,6 +159,7 @@ impl<'a> Player<'a> {
             owner: Owner { host: "sandbox".to_owned(), pid: 0, started_at: 0 },
             transaction_timeout: 0,
             checkpoints: None,
+            committed: None,
             untrimmed: None,
         };
         let parts = LaneSetup {

@@ -41,6 +41,15 @@ pub trait Backend {
     /// When the journal cannot be read.
     fn beginning(&mut self) -> Result<Beginning, Failure>;
 
+    /// Returns how many lanes the journal has, where its topic says it.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be asked.
+    fn journal_lanes(&mut self) -> Result<Option<u16>, Failure> {
+        Ok(None)
+    }
+
     /// Makes what may be made: topics with `create: true`, the journal.
     ///
     /// # Errors

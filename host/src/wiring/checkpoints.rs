@@ -17,7 +17,10 @@ use dovetail_core::{
     identity::Identity,
 };
 use dovetail_runtime::{CheckpointSetup, setup::BeforeTrim};
-use dovetail_state::checkpoint::{objects::ObjectCheckpoints, owner::StoreOwner};
+use dovetail_state::{
+    checkpoint::{objects::ObjectCheckpoints, owner::StoreOwner},
+    identity as kept_identity,
+};
 
 use crate::{
     config::{
@@ -69,11 +72,12 @@ pub(super) fn claimed(
     Ok(Some(CheckpointSetup { before_trim, ..setup_of(checkpoint, store) }))
 }
 
+/// The journal's first record holds the identity: what is not kept elsewhere must not be trimmed.
 fn before_trim(loaded: Arc<Loaded>, store: PathBuf) -> BeforeTrim {
     let at_start = device(&store);
-    Arc::new(move |_identity| {
-        let why = moved(&store, at_start).or_else(|| untrimmed(&loaded.config));
-        why.map_or(Ok(()), Err)
+    Arc::new(move |identity| match moved(&store, at_start).or_else(|| untrimmed(&loaded.config)) {
+        Some(why) => Err(why),
+        None => kept_identity::keep(&loaded.config.state_dir, identity),
     })
 }
 
@@ -128,25 +132,53 @@ fn device(folder: &Path) -> Option<u64> {
     folder.ancestors().find_map(|part| fs::metadata(part).ok()).map(|metadata| metadata.dev())
 }
 
-/// Returns the identity that a trimmed journal has lost, from the newest manifest of its first lane
-/// that can be read.
+/// Why it is not known what a trimmed journal has lost.
+pub(super) enum Lost {
+    /// The store does not answer, which may pass.
+    Unanswered(String),
+    /// An operator must do something.
+    Gone(Failure),
+}
+
+impl From<Lost> for Failure {
+    fn from(lost: Lost) -> Self {
+        match lost {
+            Lost::Unanswered(told) => Self::configuration(told),
+            Lost::Gone(failure) => failure,
+        }
+    }
+}
+
+/// Returns the identity that a trimmed journal has lost: as `state.dir` keeps it, else from the
+/// newest manifest of the first lane that can be read.
 ///
 /// # Errors
 ///
-/// When there is no store or it has none.
-pub(super) fn identity(config: &Config, begins: Epoch) -> Result<Identity, Failure> {
+/// When neither has it.
+pub(super) fn identity(config: &Config, begins: Epoch) -> Result<Identity, Lost> {
+    match kept_identity::read(&config.state_dir) {
+        // Another pipeline's directory is refused later, with the ways out.
+        Ok(Some(identity)) if identity.pipeline == config.pipeline => return Ok(identity),
+        Ok(_) => {}
+        Err(error) => tracing::warn!("the identity is asked of the checkpoint store: {error}"),
+    }
     let found = format!(
         "the journal begins at epoch {} and not with the genesis record: it was trimmed behind \
-         checkpoints",
-        begins.0
+         checkpoints; state.dir {} does not keep the pipeline's identity",
+        begins.0,
+        config.state_dir.display()
     );
+    let gone = |what: String| Lost::Gone(Failure::configuration(format!("{found}{what}")));
     let Some(checkpoint) = &config.checkpoint else {
-        return Err(Failure::configuration(format!(
-            "{found}; set `checkpoint.store` to the one that this pipeline ran with"
-        )));
+        return Err(gone(
+            "; set `checkpoint.store` to the one that this pipeline ran with".to_owned(),
+        ));
     };
-    let store = open(checkpoint)?;
-    let failed = |error: CheckpointError| Failure::configuration(format!("{found}; {error}"));
+    let store = open(checkpoint).map_err(Lost::Gone)?;
+    let failed = |error: CheckpointError| match error {
+        CheckpointError::Unavailable { .. } => Lost::Unanswered(format!("{found}; {error}")),
+        error => gone(format!("; {error}")),
+    };
     for id in store.list(LaneId(0)).map_err(failed)? {
         match store.manifest(id) {
             Ok(manifest) => return Ok(manifest.identity),
@@ -154,8 +186,8 @@ pub(super) fn identity(config: &Config, begins: Epoch) -> Result<Identity, Failu
             Err(error) => tracing::warn!("checkpoint {id} cannot be used: {error}"),
         }
     }
-    Err(Failure::configuration(format!(
-        "{found}, and {} has none; set `checkpoint.store` to the one that this pipeline ran with",
+    Err(gone(format!(
+        ", and {} has none; set `checkpoint.store` to the one that this pipeline ran with",
         checkpoint.store.display()
     )))
 }

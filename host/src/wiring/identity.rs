@@ -8,17 +8,17 @@ use dovetail_core::{
 use super::{backend::Ground, lanes, options::place};
 use crate::{cli::terminal, config::Config, failure::Failure};
 
-/// Returns the identity of this start. The number of lanes is the committed one unless another is
-/// asked for.
+/// Returns the identity of this start. The number of lanes is `lanes`, as committed, unless
+/// another is asked for.
 pub(super) fn configured(
     config: &Config,
     ground: &Ground,
     descriptor: &PluginDescriptor,
-    committed: Option<&Identity>,
+    lanes: Option<u16>,
 ) -> Identity {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let lanes = match (config.lanes, committed) {
-        (None, Some(committed)) => committed.lanes,
+    let lanes = match (config.lanes, lanes) {
+        (None, Some(committed)) => committed,
         (configured, _) => lanes::count(configured, ground.partitions, cores),
     };
     let inputs = config.inputs.iter().map(|input| InputIdentity {

@@ -176,6 +176,11 @@ impl Backend for KafkaBackend {
             .map_err(|error| super::log_failure(&error))
     }
 
+    fn journal_lanes(&mut self) -> Result<Option<u16>, Failure> {
+        let found = self.topics(&[&journal_topic(&self.config.pipeline)])?;
+        Ok(found.into_iter().flatten().next().map(|topic| topic.partitions))
+    }
+
     fn prepare(&mut self, loaded: &Loaded, ground: &Ground, lanes: u16) -> Result<(), Failure> {
         let config = &loaded.config;
         let creatable =

@@ -19,7 +19,7 @@ use dovetail_runtime::{
     telemetry,
     watch::WatchOptions,
 };
-use dovetail_state::{Claim, MemoryBudget, StateDirectory};
+use dovetail_state::{Claim, MemoryBudget, StateDirectory, identity as kept_identity};
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use super::{
@@ -55,7 +55,7 @@ pub enum Ended {
 ///
 /// Why it could not start or had to stop, with the exit code of the process.
 pub fn run(surveyed: Surveyed, termination: &Termination) -> Result<Ended, Failure> {
-    let Surveyed { fitted, mut backend, mut ground, mut identity, .. } = surveyed;
+    let Surveyed { fitted, mut backend, mut ground, committed, mut identity } = surveyed;
     // First, so that a second start of the same pipeline leaves no trace.
     let listener = port::bind(fitted.loaded.config.admin_listen)?;
     backend.prepare(&fitted.loaded, &ground, identity.lanes)?;
@@ -65,6 +65,7 @@ pub fn run(surveyed: Surveyed, termination: &Termination) -> Result<Ended, Failu
     let Fitted { loaded, gate, revision, fit } = fitted;
     let config = &loaded.config;
     let directory = open_state(config, &ground.cluster_id, identity.lanes)?;
+    keep_identity(&directory, committed.as_ref());
     let lanes = lane_setups(config, backend.as_mut(), &ground, &fit, identity.lanes, &directory)?;
     let token = directory.admin_token().map_err(|error| Failure::internal(error.to_string()))?;
     let digest = revision.digest().to_owned();
@@ -72,7 +73,7 @@ pub fn run(surveyed: Surveyed, termination: &Termination) -> Result<Ended, Failu
     let metrics = super::admin::record_metrics()?;
     let (pipeline, limits) = (&config.pipeline, gate.limits());
     let revision = FittedRevision::new(pipeline, revision, fit.clone(), &ground.outputs, limits);
-    let setup = pipeline_setup(&loaded, &ground, &fit, identity, Arc::new(revision))?;
+    let setup = pipeline_setup(&loaded, &ground, &fit, (identity, committed), Arc::new(revision))?;
     let outputs = ground.outputs.clone();
     let names = fit.outputs.iter().map(|at| config.outputs[*at].name.clone()).collect();
     let later = Later { gate, loaded: Arc::clone(&loaded), fit, outputs, digest };
@@ -110,7 +111,7 @@ fn pipeline_setup(
     loaded: &Arc<Loaded>,
     ground: &Ground,
     fit: &Fit,
-    identity: Identity,
+    (identity, committed): (Identity, Option<Identity>),
     revision: Arc<dyn Revision>,
 ) -> Result<PipelineSetup, Failure> {
     let config = &loaded.config;
@@ -119,6 +120,7 @@ fn pipeline_setup(
     let checkpoints = checkpoints::claimed(loaded, &ground.cluster_id)?;
     Ok(PipelineSetup {
         identity,
+        committed,
         options,
         owner,
         revision,
@@ -212,6 +214,14 @@ pub(super) fn open_state(
     let half = usize::try_from(config.memory / 2).unwrap_or(usize::MAX);
     StateDirectory::open(&config.state_dir, &claim, lanes, MemoryBudget::split(half))
         .map_err(|error| Failure::configuration(error.to_string()))
+}
+
+/// Keeps it for a start behind a trimmed journal; else it is kept before the first trim.
+fn keep_identity(directory: &StateDirectory, committed: Option<&Identity>) {
+    let kept = committed.map(|identity| kept_identity::keep(directory.path(), identity));
+    if let Some(Err(error)) = kept {
+        tracing::warn!("a start without the checkpoint store may not know the identity: {error}");
+    }
 }
 
 pub(super) fn owner() -> Owner {

@@ -498,6 +498,7 @@ fn pipeline(
         revision,
         transaction_timeout: knobs.transaction_timeout,
         checkpoints: checkpoints(shared, knobs, process),
+        committed: None,
         untrimmed: knobs.keeps_journal().then(|| "the knobs say so".to_owned()),
     }
 }

@@ -183,6 +183,7 @@ fn setup() -> PipelineSetup {
         })),
         transaction_timeout: 1_000,
         checkpoints: None,
+        committed: None,
         untrimmed: None,
     }
 }

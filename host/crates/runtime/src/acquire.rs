@@ -92,7 +92,8 @@ pub fn acquire(
     let candidates = Candidates::look(pipeline.checkpoints.as_ref(), parts.lane);
     let checkpoint = candidates.current().map(CheckpointShown::found);
     let beginning = journal::beginning(parts.log.as_mut(), parts.lane)?;
-    let identity = identity(beginning, before.identity, &candidates, pipeline, parts.lane)?;
+    let known = before.identity.or_else(|| pipeline.committed.clone());
+    let identity = identity(beginning, known, &candidates, pipeline, parts.lane)?;
     let descriptor = pipeline.revision.descriptor();
     let state_ids = identity.state_ids(descriptor).map_err(AcquireError::Identity)?;
     let expiry = expiry_of(descriptor, &state_ids);

@@ -155,6 +155,8 @@ impl fmt::Debug for CheckpointSetup {
 pub struct PipelineSetup {
     /// The identity as configured, with the states of the first revision.
     pub identity: Identity,
+    /// The committed identity, where the start has found it: a trimmed journal does not say it.
+    pub committed: Option<Identity>,
     /// What the configuration decides about a lane.
     pub options: LaneOptions,
     /// This process.

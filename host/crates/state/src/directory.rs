@@ -298,7 +298,7 @@ fn lock(dir: &Path, claim: &Claim) -> Result<Lock, DirectoryError> {
 }
 
 /// Writes a file so that it is there entirely or not at all, after a crash too.
-fn write_whole(path: &Path, mode: u32, text: &str) -> io::Result<()> {
+pub(crate) fn write_whole(path: &Path, mode: u32, text: &str) -> io::Result<()> {
     let unfinished = path.with_extension("unfinished");
     match fs::remove_file(&unfinished) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

@@ -9,6 +9,7 @@
 //! ```text
 //! lock          held (flock) while a process uses the directory; names its holder
 //! pipeline      whose state this is: pipeline, cluster id, format
+//! identity.json what may not change between two starts: a trimmed journal has lost it
 //! admin-token   who may change things through the admin API (0600)
 //! lane-000/     one RocksDB per lane: one column family, no write-ahead log
 //! lane-000.broken-1/   a damaged database, moved aside
@@ -34,6 +35,7 @@ pub mod checkpoint;
 pub mod directory;
 mod expiry_filter;
 mod failure;
+pub mod identity;
 mod options;
 mod store;
 

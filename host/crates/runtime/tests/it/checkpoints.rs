@@ -209,6 +209,24 @@ fn a_store_that_does_not_answer_is_waited_for_only_by_a_start_that_needs_it() {
 }
 
 #[test]
+fn a_lost_checkpoint_store_is_no_obstacle_where_local_state_and_identity_are_there() {
+    let mut rig = Rig::new();
+    for record in ["a=1", "a=2", "a=3"] {
+        rig.checkpoint(record);
+    }
+    let Rig { topics, disk, driven, .. } = rig;
+    assert!(topics.cluster.journal_start() > 0);
+    drop(driven);
+    let empty = MemoryCheckpoints::default();
+    let mut setup = setup(&empty, None);
+    setup.committed = Some(setup.identity.clone());
+    let mut again = Rig::start_as(&topics, &disk, &empty, 200, &setup);
+    assert_eq!(again.checkpoint("a=4"), None);
+    assert_eq!(topics.outputs(), ["r1:1#1", "r1:2#2", "r1:3#3", "r1:4#4"]);
+    assert_eq!(again.epochs().len(), 1);
+}
+
+#[test]
 fn an_answer_that_is_lost_costs_a_second_try_and_no_second_manifest() {
     let mut rig = Rig::new();
     rig.store.fail_writes(WriteFault::Ambiguous);

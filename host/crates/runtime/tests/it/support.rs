@@ -178,6 +178,7 @@ pub(crate) fn pipeline(revision: Arc<dyn Revision>) -> PipelineSetup {
         revision,
         transaction_timeout: 1_000,
         checkpoints: None,
+        committed: None,
         untrimmed: None,
     }
 }

@@ -6,16 +6,14 @@
 use dovetail_core::{
     checkpoint::{CheckpointFile, CheckpointId, Manifest},
     epoch::{Attempt, Epoch, LaneId, SourceState},
-    identity::{Identity, InputIdentity, StateIdentity},
-    plugin::StateKind,
     record::{InputIndex, Partition, Source},
 };
 use serde::{Deserialize, Serialize};
 
+use crate::identity::IdentityJson;
+
 /// The format that this version writes and reads.
 pub const FORMAT: u32 = 1;
-
-const KINDS: [(StateKind, &str); 2] = [(StateKind::Value, "value"), (StateKind::Map, "map")];
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -33,33 +31,6 @@ struct ManifestJson {
     identity: IdentityJson,
     sources: Vec<SourceJson>,
     files: Vec<FileJson>,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct IdentityJson {
-    pipeline: String,
-    cluster_id: String,
-    lanes: u16,
-    inputs: Vec<InputJson>,
-    states: Vec<StateJson>,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct InputJson {
-    name: String,
-    topic: String,
-    partitions: u16,
-    key_type: String,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct StateJson {
-    name: String,
-    kind: String,
-    schema_version: u16,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -95,7 +66,6 @@ pub enum ManifestError {
 /// Writes a manifest.
 #[must_use]
 pub fn encode(manifest: &Manifest) -> Vec<u8> {
-    let identity = &manifest.identity;
     let json = ManifestJson {
         format: FORMAT,
         lane: manifest.id.lane.0,
@@ -109,34 +79,13 @@ pub fn encode(manifest: &Manifest) -> Vec<u8> {
         previous: manifest.previous.map(|(epoch, attempt)| {
             CheckpointId { lane: manifest.id.lane, epoch, attempt }.to_string()
         }),
-        identity: IdentityJson {
-            pipeline: identity.pipeline.clone(),
-            cluster_id: identity.cluster_id.clone(),
-            lanes: identity.lanes,
-            inputs: identity.inputs.iter().map(input).collect(),
-            states: identity.states.iter().map(state).collect(),
-        },
+        identity: IdentityJson::of(&manifest.identity),
         sources: manifest.sources.iter().map(source).collect(),
         files: manifest.files.iter().map(file).collect(),
     };
     let mut bytes = serde_json::to_vec_pretty(&json).unwrap_or_default();
     bytes.push(b'\n');
     bytes
-}
-
-fn input(input: &InputIdentity) -> InputJson {
-    InputJson {
-        name: input.name.clone(),
-        topic: input.topic.clone(),
-        partitions: input.partitions,
-        key_type: input.key_type.clone(),
-    }
-}
-
-fn state(state: &StateIdentity) -> StateJson {
-    let kind = KINDS.iter().find(|(kind, _)| *kind == state.kind).map_or("", |(_, name)| name);
-    let (name, kind) = (state.name.clone(), kind.to_owned());
-    StateJson { name, kind, schema_version: state.schema_version }
 }
 
 fn source(source: &SourceState) -> SourceJson {
@@ -185,7 +134,7 @@ pub fn decode(bytes: &[u8]) -> Result<Manifest, ManifestError> {
         id: CheckpointId { lane, epoch: Epoch(json.epoch), attempt },
         hash,
         journal_next: json.journal_next,
-        identity: identity(json.identity)?,
+        identity: json.identity.read().map_err(ManifestError::Damaged)?,
         sources: json.sources.iter().map(read_source).collect(),
         watermark: json.watermark_ms,
         revision: json.revision,
@@ -199,30 +148,6 @@ fn hex(text: &str, digits: usize) -> Result<u128, ManifestError> {
     let number = u128::from_str_radix(text, 16).ok().filter(|_| text.len() == digits);
     number.ok_or_else(|| {
         ManifestError::Damaged(format!("expected {digits} hex digits, found {text:?}"))
-    })
-}
-
-fn identity(json: IdentityJson) -> Result<Identity, ManifestError> {
-    let inputs = json.inputs.into_iter().map(|input| InputIdentity {
-        name: input.name,
-        topic: input.topic,
-        partitions: input.partitions,
-        key_type: input.key_type,
-    });
-    let states = json.states.into_iter().map(|state| {
-        let found = KINDS.iter().find(|(_, name)| *name == state.kind);
-        let (kind, _) = found.ok_or_else(|| {
-            ManifestError::Damaged(format!("{:?} is no kind of state", state.kind))
-        })?;
-        let (name, schema_version) = (state.name, state.schema_version);
-        Ok(StateIdentity { name, kind: *kind, schema_version })
-    });
-    Ok(Identity {
-        pipeline: json.pipeline,
-        cluster_id: json.cluster_id,
-        lanes: json.lanes,
-        inputs: inputs.collect(),
-        states: states.collect::<Result<_, _>>()?,
     })
 }
 

@@ -30,6 +30,7 @@ use dovetail_state::{
         objects::ObjectCheckpoints,
         owner::{self, StoreOwner},
     },
+    identity as kept_identity,
 };
 
 use crate::fixture::{Changes, LANE, all, apply, at, open, open_directory};
@@ -470,6 +471,28 @@ fn a_store_belongs_to_the_first_pipeline_that_uses_it_and_no_other_reads_or_chan
     fs::write(folder.path().join("owner.json"), "{}").unwrap();
     let error = store("ad-attribution").claim().unwrap_err();
     assert!(matches!(error, CheckpointError::Corrupt { .. }), "{error}");
+}
+
+#[test]
+fn the_bytes_of_identity_format_1_are_fixed() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("identity.json");
+    assert_eq!(kept_identity::read(folder.path()), Ok(None));
+    // What a crash has left of an earlier try is no obstacle.
+    fs::write(folder.path().join("identity.unfinished"), "{").unwrap();
+    kept_identity::keep(folder.path(), &Identity { lanes: 7, ..identity() }).unwrap();
+    kept_identity::keep(folder.path(), &identity()).unwrap();
+    let golden = include_str!("../fixtures/identity-1.json");
+    assert_eq!(fs::read_to_string(&file).unwrap(), golden);
+    assert_eq!(kept_identity::read(folder.path()), Ok(Some(identity())));
+    for (from, to, told) in [
+        ("\"format\": 1", "\"format\": 2", "format 2"),
+        ("\"map\"", "\"list\"", "no kind of state"),
+    ] {
+        fs::write(&file, golden.replace(from, to)).unwrap();
+        let error = kept_identity::read(folder.path()).unwrap_err();
+        assert!(error.contains(told) && error.contains("identity.json"), "{error}");
+    }
 }
 
 #[test]
