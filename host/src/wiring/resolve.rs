@@ -72,7 +72,7 @@ impl Bench {
         let inputs = config.inputs.len();
         let sources = lanes::sources(lane, identity.lanes, inputs, ground.partitions);
         let log = backend.lane_log(lane, identity.lanes, &sources, &fitted.fit)?;
-        let checkpoints = checkpoints::setup(&config)?;
+        let checkpoints = checkpoints::claimed(&fitted.loaded, &ground.cluster_id)?;
         let revision = fitted.revision.digest().to_owned();
         Ok(Self {
             config,
