@@ -101,7 +101,7 @@ impl Bug {
         (Self::UndoMissing, 40),
         (Self::WatermarkResetAtRestore, 40),
         (Self::TimersLostAtRestore, 40),
-        (Self::ContinuationForgotten, 200),
+        (Self::ContinuationForgotten, 400),
         (Self::FiringForgotten, 100),
         (Self::OutputsWithoutOffsets, 20),
         (Self::OffsetsLeftOut, 20),
