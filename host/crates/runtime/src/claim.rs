@@ -15,8 +15,10 @@ use crate::handle::lock;
 
 #[derive(Debug, Default)]
 struct State {
-    is_asked: bool,
-    proofs: u64,
+    /// Questions are numbered from 1 on.
+    asked: u64,
+    /// The last question that is answered, and with it all before.
+    proven: u64,
     has_ended: bool,
 }
 
@@ -36,35 +38,64 @@ pub(crate) enum Answer {
 }
 
 impl Claim {
-    /// Asks lane 0 for a proof; returns what [`Self::answer`] wants to know.
+    /// Asks lane 0 for a proof; returns the question's number.
     pub(crate) fn ask(&self) -> u64 {
         let mut state = lock(&self.0);
-        state.is_asked = true;
-        state.proofs
+        state.asked += 1;
+        state.asked
     }
 
     /// Returns what has become of a question.
-    pub(crate) fn answer(&self, asked: u64) -> Answer {
+    pub(crate) fn answer(&self, question: u64) -> Answer {
         let state = lock(&self.0);
-        match state.proofs > asked {
+        match state.proven >= question {
             true => Answer::Ours,
             false if state.has_ended => Answer::Ended,
             false => Answer::Wait,
         }
     }
 
-    /// Returns whether a lane waits for a proof. Lane 0 begins one with its next commit.
-    pub(crate) fn take_question(&self) -> bool {
-        std::mem::take(&mut lock(&self.0).is_asked)
+    /// Returns the newest question, where it has no answer: lane 0's next commit is one.
+    pub(crate) fn question(&self) -> Option<u64> {
+        let state = lock(&self.0);
+        (state.asked > state.proven).then_some(state.asked)
     }
 
-    /// Lane 0 has committed what began after the question.
-    pub(crate) fn prove(&self) {
-        lock(&self.0).proofs += 1;
+    /// Lane 0 has committed what began after a question.
+    pub(crate) fn prove(&self, question: u64) {
+        lock(&self.0).proven = question;
     }
 
     /// Lane 0 has ended.
     pub(crate) fn end(&self) {
         lock(&self.0).has_ended = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_that_comes_while_another_is_proven_waits_for_the_next_commit() {
+        let claim = Claim::default();
+        let first = claim.ask();
+        let proving = claim.question();
+        assert_eq!(proving, Some(first));
+        let second = claim.ask();
+        claim.prove(first);
+        assert_eq!((claim.answer(first), claim.answer(second)), (Answer::Ours, Answer::Wait));
+        assert_eq!(claim.question(), Some(second));
+        claim.prove(second);
+        assert_eq!((claim.answer(second), claim.question()), (Answer::Ours, None));
+    }
+
+    #[test]
+    fn what_lane_0_has_not_proven_when_it_ends_stays_without_proof() {
+        let claim = Claim::default();
+        let (first, second) = (claim.ask(), claim.ask());
+        claim.prove(first);
+        claim.end();
+        assert_eq!((claim.answer(first), claim.answer(second)), (Answer::Ours, Answer::Ended));
     }
 }

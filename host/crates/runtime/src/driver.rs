@@ -108,8 +108,8 @@ pub struct LaneDriver {
     checkpointing: Option<Checkpointing>,
     /// Shared by the lanes of a process; a lane without it decides for itself.
     claim: Option<Arc<Claim>>,
-    /// Lane 0: the next commit is a proof.
-    is_proving: bool,
+    /// Lane 0: the question that its next commit answers.
+    proving: Option<u64>,
     /// Lane 0: when it was acquired, and when it shows next that it still is.
     shows: (ProcessingTime, ProcessingTime),
 }
@@ -152,7 +152,7 @@ impl LaneDriver {
             dead_letters: DeadLetterLog::default(),
             checkpointing: None,
             claim: None,
-            is_proving: false,
+            proving: None,
             shows: (0, 0),
         }
     }
@@ -396,16 +396,16 @@ impl LaneDriver {
     /// processes that were started together the one that lost it hears of that soon.
     fn show_ownership(&mut self, turning: &mut LaneLoop, now: ProcessingTime) {
         let Some(claim) = self.claim_to_prove() else { return };
-        let is_asked = claim.take_question();
+        let question = claim.question();
         let (acquired_at, shows_at) = self.shows;
         if now >= shows_at {
             let age = now.saturating_sub(acquired_at).max(SHOW_OWNERSHIP_AFTER);
             self.shows.1 = now.saturating_add(age);
         }
-        if is_asked || now >= shows_at {
+        if question.is_some() || now >= shows_at {
             turning.lane_mut().show_ownership();
         }
-        self.is_proving |= is_asked;
+        self.proving = question;
     }
 
     fn publish(&mut self, turning: &mut LaneLoop, now: ProcessingTime) {
@@ -427,10 +427,10 @@ impl LaneDriver {
         }
         self.is_stale |= has_committed;
         if has_committed
-            && std::mem::take(&mut self.is_proving)
+            && let Some(question) = self.proving.take()
             && let Some(claim) = self.claim_to_prove()
         {
-            claim.prove();
+            claim.prove(question);
         }
         if now >= self.show_at() || now < self.shown_at {
             self.show(turning, now);
