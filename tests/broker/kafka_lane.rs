@@ -10,8 +10,7 @@ use dovetail_core::output::{OutputBuffer, OutputRecord, Target};
 use dovetail_core::record::{Headers, Record};
 use dovetail_kafka::KafkaLog;
 use dovetail_kafka::options::{
-    Connection, LaneLogOptions, OnGap, OutputTopic, SourceOptions, Start, TimestampBounds,
-    journal_topic,
+    Connection, LaneLogOptions, OutputTopic, SourceOptions, Start, TimestampBounds, journal_topic,
 };
 use dovetail_tests::broker::{Client, unique_name};
 
@@ -44,7 +43,7 @@ impl Lane {
             topic: input.clone(),
             partition,
             start: Start::Earliest,
-            on_gap: OnGap::Fail,
+            on_gap: dovetail_core::log::gap::OnGap::Fail,
         };
         let written = |topic: &String| OutputTopic {
             topic: topic.clone(),

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use dovetail_core::key::murmur2_partition;
-use dovetail_core::log::{Log as _, LogError};
+use dovetail_core::log::{Log as _, LogError, gap::OnGap};
 use dovetail_core::output::{OutputBuffer, OutputRecord, Target};
 use dovetail_core::record::{EVENT_TIME_HEADER, Header, Headers};
-use dovetail_kafka::options::{OnGap, Start};
+use dovetail_kafka::options::Start;
 use dovetail_tests::broker::{Client, Record, shared};
 use rdkafka::admin::{AdminClient, AdminOptions};
 use rdkafka::client::DefaultClientContext;

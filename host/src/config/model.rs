@@ -5,8 +5,9 @@
 use std::{net::SocketAddr, path::PathBuf};
 
 use dovetail_codec::InputFormat;
-use dovetail_core::options::{
-    CommitOptions, DeadLetterRate, LatePolicy, NullKeyPolicy, WhenAllIdle,
+use dovetail_core::{
+    log::gap::OnGap,
+    options::{CommitOptions, DeadLetterRate, LatePolicy, NullKeyPolicy, WhenAllIdle},
 };
 
 pub use dovetail_kafka::options::Secret;
@@ -172,16 +173,6 @@ pub enum Start {
     Earliest,
     /// Behind the last record.
     Latest,
-}
-
-/// What happens when records are gone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum OnGap {
-    /// The pipeline stops, exit 3.
-    #[default]
-    Fail,
-    /// It goes on at the first kept record; the loss is counted.
-    Earliest,
 }
 
 /// The plugin.

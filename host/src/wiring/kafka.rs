@@ -12,9 +12,8 @@ use dovetail_kafka::{
     Cluster, KafkaLog,
     admin::{ClusterError, TimestampType, TopicDescription},
     options::{
-        BATCH_BYTES_DEFAULT, BATCH_OVERHEAD_BYTES, Connection, LaneLogOptions, OnGap, OutputTopic,
-        Sasl, SaslMechanism, Secret, Security, SourceOptions, Start, TimestampBounds, Tls,
-        journal_topic,
+        BATCH_BYTES_DEFAULT, BATCH_OVERHEAD_BYTES, Connection, LaneLogOptions, OutputTopic, Sasl,
+        SaslMechanism, Secret, Security, SourceOptions, Start, TimestampBounds, Tls, journal_topic,
     },
 };
 use dovetail_runtime::{clock::SystemClock, partition_watch::CountPartitions};
@@ -229,10 +228,7 @@ impl Backend for KafkaBackend {
                         model::Start::Earliest => Start::Earliest,
                         model::Start::Latest => Start::Latest,
                     },
-                    on_gap: match input.on_gap {
-                        model::OnGap::Fail => OnGap::Fail,
-                        model::OnGap::Earliest => OnGap::Earliest,
-                    },
+                    on_gap: input.on_gap,
                 }
             })
             .collect();

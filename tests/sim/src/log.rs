@@ -18,7 +18,10 @@ use std::{
 
 use bytes::Bytes;
 use dovetail_core::{
-    log::{CommittedOffset, Fetched, Log, LogError, Transaction, Trimmer, Waker},
+    log::{
+        CommittedOffset, Fetched, Log, LogError, Transaction, Trimmer, Waker,
+        gap::{self, Gap, OnGap},
+    },
     record::{Record, Source, SourceIndex},
 };
 
@@ -61,7 +64,7 @@ pub struct SimLog {
     readers: Vec<Reader>,
     leftover: Vec<(usize, Vec<Record>)>,
     /// Sources that go on behind what is gone, and how much that is; not told yet.
-    gaps: Vec<(usize, i64, u64)>,
+    gaps: Vec<(usize, Gap)>,
     calls: Calls,
     is_acquiring: Arc<AtomicBool>,
 }
@@ -158,7 +161,7 @@ impl SimLog {
 
     /// Looks whether what was committed can be continued; goes on behind gaps, where it may.
     fn find_gaps(&mut self, positions: &mut [i64]) -> Result<(), LogError> {
-        let skips_gaps = self.shared.knobs().skips_gaps;
+        let on_gap = if self.shared.knobs().skips_gaps { OnGap::Earliest } else { OnGap::Fail };
         self.gaps.clear();
         let sources = self.sources.clone().into_iter().zip(positions);
         for (at, (source, position)) in sources.enumerate() {
@@ -170,23 +173,17 @@ impl SimLog {
                 }
                 return Err(LogError::Doubt("the inputs' bounds were not answered".to_owned()));
             };
-            let row = match *position {
-                position if position < start => Row::InputTrimmed,
-                position if position > end => Row::InputRecreated,
-                _ => continue,
-            };
-            self.shared.count_row(row);
-            if skips_gaps {
-                let lost = u64::try_from(start - *position).unwrap_or(0);
-                self.gaps.push((at, start, lost));
-                *position = start;
-                continue;
+            if *position < start {
+                self.shared.count_row(Row::InputTrimmed);
+            } else if *position > end {
+                self.shared.count_row(Row::InputRecreated);
             }
-            return Err(LogError::Gap {
-                topic: format!("input {}", source.input.0),
-                partition: source.partition.0,
-                message: format!("{position} is committed, and {start} to {end} is there"),
-            });
+            let topic = format!("input {}", source.input.0);
+            let named = (topic.as_str(), source.partition.0);
+            if let Some(gap) = gap::find(named, on_gap, *position, (start, end))? {
+                *position = gap.position;
+                self.gaps.push((at, gap));
+            }
         }
         Ok(())
     }
@@ -320,11 +317,11 @@ impl Log for SimLog {
         }
         self.expect_no_transaction();
         let mut found = Vec::new();
-        self.gaps.retain(|(at, position, lost)| {
+        self.gaps.retain(|(at, gap)| {
             let is_told = wanted.get(*at).copied().unwrap_or(false);
             if is_told {
                 let source = SourceIndex(u16::try_from(*at).unwrap_or(u16::MAX));
-                found.push(Fetched::Gap { source, position: *position, lost: *lost });
+                found.push(Fetched::Gap { source, position: gap.position, lost: gap.lost });
             }
             !is_told
         });

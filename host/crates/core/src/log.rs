@@ -17,6 +17,7 @@ use crate::{
     record::{Record, SourceIndex},
 };
 
+pub mod gap;
 pub mod memory;
 
 /// What a fetch brought.

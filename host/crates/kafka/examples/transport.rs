@@ -28,7 +28,7 @@ use dovetail_core::{
 use dovetail_kafka::{
     Cluster, KafkaLog,
     options::{
-        Connection, LaneLogOptions, OnGap, OutputTopic, SourceOptions, Start, TimestampBounds,
+        Connection, LaneLogOptions, OutputTopic, SourceOptions, Start, TimestampBounds,
         journal_topic,
     },
 };
@@ -115,7 +115,7 @@ fn sources(inputs: [&str; 2], partitions: impl Iterator<Item = u16> + Clone) -> 
         topic: topic.to_owned(),
         partition,
         start: Start::Earliest,
-        on_gap: OnGap::Fail,
+        on_gap: dovetail_core::log::gap::OnGap::Fail,
     };
     let of_input = |topic| partitions.clone().map(move |partition| (topic, partition));
     inputs.into_iter().flat_map(of_input).map(source).collect()

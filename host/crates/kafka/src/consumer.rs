@@ -13,7 +13,10 @@ use std::{
 };
 
 use dovetail_core::{
-    log::{ClientStatistics, CommittedOffset, Fetched, LogError},
+    log::{
+        ClientStatistics, CommittedOffset, Fetched, LogError,
+        gap::{self, Gap},
+    },
     record::SourceIndex,
 };
 use rdkafka_sys::types::RDKafkaErrorCode as Code;
@@ -23,12 +26,10 @@ use self::records::Records;
 use crate::{
     failure::{self, is_outage},
     ffi::{Batch, Client, ClientEvent, Failure, Kind, Offsets, Queue, Signal, c_text},
-    gap::{self, Gap},
     offsets,
     options::{LaneLogOptions, SourceOptions, Start},
     producer::log_line,
     settings::{self, REQUEST_TIMEOUT},
-    statistics::Statistics,
 };
 
 /// Records taken from one partition at a time.
@@ -193,7 +194,19 @@ impl LaneConsumer {
                     source.options.topic, source.options.partition
                 )));
             }
-            let found = gap::find(&source.options, position, self.extent(source, position)?)?;
+            let SourceOptions { topic, partition, on_gap, .. } = &source.options;
+            let extent = self.extent(source, position)?;
+            let found = gap::find((topic, *partition), *on_gap, position, extent)?;
+            if let Some(Gap { position: to, lost }) = found {
+                let what = match to > position {
+                    true => "records are gone",
+                    false => {
+                        "the topic is another one than was read before: reading from its beginning"
+                    }
+                };
+                let end = extent.1;
+                warn!(topic, partition, from = position, to, end, lost, "{what}");
+            }
             let source = &mut self.sources[index];
             source.position = found.map_or(position, |gap| gap.position);
             source.gap = found;
@@ -251,7 +264,7 @@ impl LaneConsumer {
 
     /// Returns what the client has said last, and the end of every source that it knows.
     pub(crate) fn statistics(&self) -> (ClientStatistics, Vec<Option<i64>>) {
-        let statistics = Statistics::read(&self.client.statistics());
+        let statistics = self.client.statistics();
         let end = |source: &Source| statistics.end_of(&source.options.topic, source.partition());
         (statistics.of_client("consumer"), self.sources.iter().map(end).collect())
     }
@@ -491,7 +504,7 @@ mod tests {
             topic: "in".to_owned(),
             partition: 0,
             start: Start::Earliest,
-            on_gap: crate::options::OnGap::Fail,
+            on_gap: gap::OnGap::Fail,
         };
         let mut source = Source {
             topic: c_text("in").unwrap(),

@@ -36,6 +36,7 @@ pub(crate) use self::{
     outgoing::{Outgoing, OutgoingHeaders, Topic},
     signal::Signal,
 };
+use crate::statistics::Statistics;
 
 /// Length of the buffers for error texts.
 const TEXT_BYTES: usize = 512;
@@ -176,8 +177,8 @@ impl Drop for Handle {
 pub(crate) struct Client {
     // Before `handle`: dropped first.
     main: Queue,
-    /// What it last said of itself, as JSON.
-    statistics: RefCell<String>,
+    /// What it last said of itself.
+    statistics: RefCell<Statistics>,
     handle: Arc<Handle>,
 }
 
@@ -207,9 +208,9 @@ impl Client {
         Ok(Self { main, statistics: RefCell::default(), handle })
     }
 
-    /// Returns what the client last said of itself, as librdkafka's JSON; empty before the first.
-    pub(crate) fn statistics(&self) -> Ref<'_, str> {
-        Ref::map(self.statistics.borrow(), String::as_str)
+    /// Returns what the client last said of itself; zeros before the first.
+    pub(crate) fn statistics(&self) -> Ref<'_, Statistics> {
+        self.statistics.borrow()
     }
 
     fn raw(&self) -> *mut sys::rd_kafka_t {
@@ -232,7 +233,8 @@ impl Client {
                     return;
                 }
                 if sys::rd_kafka_event_type(event) == sys::RD_KAFKA_EVENT_STATS {
-                    self.statistics.replace(text_of(sys::rd_kafka_event_stats(event)));
+                    let said = text_of(sys::rd_kafka_event_stats(event));
+                    self.statistics.replace(Statistics::read(&said));
                 }
                 read_event(event, take);
                 sys::rd_kafka_event_destroy(event);

@@ -10,7 +10,6 @@ pub mod admin;
 mod consumer;
 mod failure;
 mod ffi;
-mod gap;
 mod journal;
 pub mod log;
 mod offsets;

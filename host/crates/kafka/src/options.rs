@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
 
-use dovetail_core::epoch::LaneId;
+use dovetail_core::{epoch::LaneId, log::gap::OnGap};
 
 /// A text that must not be shown.
 #[derive(Clone, PartialEq, Eq, Default)]
@@ -224,16 +224,6 @@ pub enum Start {
     Earliest,
     /// Behind the last one.
     Latest,
-}
-
-/// What happens when records between the committed position and what is left are gone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum OnGap {
-    /// The lane stops.
-    #[default]
-    Fail,
-    /// It goes on at the first record kept and says how many are lost.
-    Earliest,
 }
 
 /// One source of the lane.

@@ -25,7 +25,6 @@ use crate::{
     options::{BATCH_BYTES_DEFAULT, LaneLogOptions, OutputTopic, TimestampBounds},
     settings::{self, REQUEST_TIMEOUT},
     shorten::shorten,
-    statistics::Statistics,
 };
 
 /// How often a drain looks for errors.
@@ -177,7 +176,7 @@ impl LaneProducer {
 
     /// Returns what the client has said last.
     pub(crate) fn statistics(&self) -> ClientStatistics {
-        Statistics::read(&self.client.statistics()).of_client("producer")
+        self.client.statistics().of_client("producer")
     }
 
     /// Commits an epoch; returns the journal offset behind it. `now` is the clock in ms.

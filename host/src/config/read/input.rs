@@ -5,13 +5,14 @@ use dovetail_codec::{
 };
 use dovetail_core::{
     key::KeyType,
+    log::gap::OnGap,
     options::{LatePolicy, NullKeyPolicy},
 };
 
 use super::{
     super::{
         join,
-        model::{InputConfig, InputFrom, OnGap, Start, TimeConfig},
+        model::{InputConfig, InputFrom, Start, TimeConfig},
         node::Scalar,
         reader::{Reader, Section},
         scalars, units,
