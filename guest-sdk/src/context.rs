@@ -32,11 +32,17 @@ pub struct Position {
 pub struct Context<'a> {
     pub(crate) host: Host<'a>,
     pub(crate) time: Option<i64>,
+    /// Bytes emitted by this call.
+    pub(crate) emitted: usize,
 }
+
+/// Bytes of results after which a call should leave the rest of its work to the next step: a call
+/// may emit 8 MiB, and a single result is seldom larger than 1 MiB.
+const STEP_BYTES: usize = 1 << 20;
 
 impl<'a> Context<'a> {
     pub(crate) fn new(host: Host<'a>, time: Option<i64>) -> Self {
-        Self { host, time }
+        Self { host, time, emitted: 0 }
     }
 
     /// Returns the event time of the record or timer at hand: what results have unless they say
@@ -88,6 +94,14 @@ impl<'a> Context<'a> {
     #[must_use]
     pub fn headers(&self) -> Vec<Header> {
         self.host.headers()
+    }
+
+    /// Returns whether this call has emitted so much (1 MiB) that the rest of its work belongs into
+    /// the next step. Work of any length asks after each result; then no step fails for what it
+    /// emits.
+    #[must_use]
+    pub fn is_step_full(&self) -> bool {
+        self.emitted >= STEP_BYTES
     }
 
     /// Returns the timers of the current key.

@@ -75,6 +75,12 @@ impl Output {
     /// Emits a message.
     pub fn send(&self, context: &mut Context<'_>, message: Message<'_>) {
         let time = message.time.unwrap_or(context.time);
+        let headers = message.headers.iter();
+        context.emitted += message.key.map_or(0, <[u8]>::len)
+            + message.value.map_or(0, <[u8]>::len)
+            + headers
+                .map(|it| it.name.len() + it.value.as_ref().map_or(0, Vec::len))
+                .sum::<usize>();
         context.host.emit(self.0, message.key, message.value, message.headers, time);
     }
 

@@ -45,10 +45,10 @@ use crate::{
 ///     }
 ///
 ///     fn on_timer(&mut self, timer: Timer, context: &mut Context<'_>) -> Result {
-///         for (_, text) in self.kept.expire(context, timer, 500)? {
+///         self.kept.expire(context, timer, 500, |_, text, context| {
 ///             self.main.emit(context, text);
-///         }
-///         Ok(())
+///             Ok(())
+///         })
 ///     }
 /// }
 ///
@@ -124,34 +124,43 @@ impl<T: Serialize + DeserializeOwned> ExpiringBuffer<T> {
         Ok(slot)
     }
 
-    /// Removes and returns the items that one of this buffer's timers is for, in the order they
-    /// were added: at most `limit` (≥ 1; the host may cut a page). Called from the timer; what
-    /// remains has the same one again, in the same move of time.
+    /// Removes the items that one of this buffer's timers is for and hands them to `each`, in the
+    /// order they were added: at most `limit` (≥ 1; the host may cut a page), fewer where the call
+    /// has emitted enough ([`Context::is_step_full`]). Called from the timer; what remains has the
+    /// same one again, in the same move of time.
     ///
     /// # Errors
     ///
-    /// When what is stored is of another type.
+    /// When what is stored is of another type, or `each` fails.
     pub fn expire(
         &self,
         context: &mut Context<'_>,
         timer: Timer,
         limit: u32,
-    ) -> Result<Vec<(Slot, T)>> {
+        mut each: impl FnMut(Slot, T, &mut Context<'_>) -> Result,
+    ) -> Result {
         let length = (timer.tag >> TAG_BITS).cast_signed();
         let first = timer.time.saturating_sub(length);
         // At the end of time everything is due, however long it stays.
         let is_end = timer.time == i64::MAX;
         if !is_end && self.due(first) > timer.time {
             self.register(context, first);
-            return Ok(Vec::new());
+            return Ok(());
         }
         let last = if is_end { i64::MAX } else { first };
         let (items, has_more) = self.items.page(context, first..=last, limit)?;
-        self.items.remove_all(context, items.iter().map(|(slot, _)| *slot))?;
-        if has_more {
+        let (count, mut done) = (items.len(), Vec::with_capacity(items.len()));
+        for (slot, item) in items {
+            each(slot, item, context)?;
+            done.push(slot);
+            if context.is_step_full() {
+                break;
+            }
+        }
+        if has_more || done.len() < count {
             context.timers().register_event_time(timer.time, timer.tag);
         }
-        Ok(items)
+        self.items.remove_all(context, done)
     }
 
     /// Registers the timer of the items of a time.

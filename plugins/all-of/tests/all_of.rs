@@ -104,16 +104,19 @@ proptest! {
 }
 
 #[test]
-fn group_whose_partial_result_is_refused_is_given_up_and_its_records_are_put_aside() {
+fn partial_result_that_is_refused_is_kept_whole_and_the_group_is_decided() {
     let mut join = join(3, "");
     let large = "x".repeat(600_000);
     for name in ["a", "b"] {
         join.record(name).key("k").time(5).value(&format!(r#"{{"n":"{large}"}}"#));
     }
     join.watermark(25);
-    assert_eq!(join.dead_letters().len(), 1);
-    assert!(join.take("main").is_empty());
-    assert_eq!(join.take("unused").len(), 2);
+    let refused = join.dead_letters();
+    assert_eq!(refused.len(), 1);
+    assert!(refused[0].value.as_ref().is_some_and(|value| value.len() > 1_200_000));
+    assert!(join.take("main").is_empty() && join.take("unused").is_empty());
+    feed(&mut join, "c", 26);
+    assert_eq!(join.take("unused").len(), 1, "the group has had its result");
     join.watermark(45);
     assert_eq!(join.rows(), 0);
 }

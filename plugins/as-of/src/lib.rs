@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 pub use crate::config::{Config, Mode, Unmatched};
 
 /// Behaviours worked through in one call: each is a result, of any size.
-const STEP: u32 = 16;
+const STEP: u32 = 100;
 
 /// The places of the sides in a result.
 const BEHAVIOUR: usize = 0;
@@ -214,14 +214,20 @@ impl AsOf {
 
     /// Decides a step of the behaviours of the time that has come.
     fn decide(&mut self, timer: Timer, context: &mut Context<'_>) -> Result {
-        let due = self.waiting.expire(context, timer, STEP)?;
-        let of = due.first().filter(|_| self.config.mode == Mode::WaitForWatermark);
-        if let Some((slot, _)) = of {
-            let version = self.versions.as_of(context, slot.time)?;
-            for (slot, row) in &due {
-                self.emit(row, slot.time, version.as_ref(), context);
+        let (waiting, versions) = (self.waiting, self.versions);
+        // Of one timer all have the same time, and so the same version.
+        let mut known = None;
+        waiting.expire(context, timer, STEP, |slot, row, context| {
+            if self.config.mode == Mode::WaitForWatermark {
+                let version = match known.take() {
+                    Some(version) => version,
+                    None => versions.as_of(context, slot.time)?,
+                };
+                self.emit(&row, slot.time, version.as_ref(), context);
+                known = Some(version);
             }
-        }
+            Ok(())
+        })?;
         self.forget_behind(timer.time, context)
     }
 
@@ -250,16 +256,24 @@ impl AsOf {
             },
         );
         let (rows, has_more) = items.page_after(context, range, after, STEP)?;
-        let Some(last) = rows.last().map(|(slot, _)| *slot) else { return Ok(()) };
+        if rows.is_empty() {
+            return Ok(());
+        }
         let version = self.versions.as_of(context, from)?;
+        let (count, mut done, mut last) = (rows.len(), 0, None);
         for (slot, mut row) in rows {
             self.corrected.increment(context);
             self.emit(&row, slot.time, version.as_ref(), context);
             row.emissions += 1;
             items.replace(context, slot, &row)?;
+            last = Some((slot.time, slot.sequence));
+            done += 1;
+            if context.is_step_full() {
+                break;
+            }
         }
-        if has_more {
-            let after = Some((last.time, last.sequence));
+        if has_more || done < count {
+            let after = last;
             self.corrections.go_on(context, &Correction { from, to, after })?;
         }
         Ok(())

@@ -207,3 +207,42 @@ proptest! {
         prop_assert_eq!(results, expected);
     }
 }
+
+#[test]
+fn result_that_is_refused_costs_no_other_whether_decided_or_corrected() {
+    for (mode, emission) in [("wait_for_watermark", 1), ("eager", 2)] {
+        let mut join = join(&format!(r#""mode":"{mode}","#));
+        for at in 0..250 {
+            let n = "x".repeat(if at == 222 { 1 << 20 } else { 1 });
+            // With its text it is larger than a record may be only together with a version.
+            let n = if at == 222 { &n[..n.len() - 40] } else { &n };
+            join.record("behaviour").key("k").time(10).value(&format!(r#"{{"n":"{n}"}}"#));
+        }
+        join.take("main");
+        let version = "y".repeat(20);
+        join.record("dimension").key("k").time(5).value(&format!(r#"{{"v":"{version}"}}"#));
+        join.watermark(10);
+        let results = join.values("main");
+        let expected = format!(r#"{{"n":"x","v":"{version}","e":{emission}}}"#);
+        assert_eq!(results, vec![expected; 249], "{mode}");
+        let refused = join.dead_letters();
+        assert_eq!((refused.len(), refused[0].reason.as_str()), (1, "output_refused"), "{mode}");
+        assert!(refused[0].value.as_ref().is_some_and(|value| value.contains(&version)), "{mode}");
+    }
+}
+
+#[test]
+fn large_version_decides_and_corrects_in_smaller_steps() {
+    for mode in ["wait_for_watermark", "eager"] {
+        let mut join = join(&format!(r#""mode":"{mode}","#));
+        for _ in 0..30 {
+            behaviour(&mut join, 10);
+        }
+        join.take("main");
+        let version = "y".repeat(900_000);
+        join.record("dimension").key("k").time(5).value(&format!(r#"{{"v":"{version}"}}"#));
+        join.watermark(10);
+        assert_eq!(join.take("main").len(), 30, "{mode}: one call may emit 8 MiB");
+        assert!(join.dead_letters().is_empty(), "{mode}");
+    }
+}

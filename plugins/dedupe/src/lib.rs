@@ -15,9 +15,8 @@ use serde::{Deserialize, Serialize};
 use crate::config::Span;
 pub use crate::config::{Config, Duplicates, Keep};
 
-/// Records emitted in one call, and bytes of them; more go on in the next.
+/// Records emitted in one call; more go on in the next.
 const STEP: u32 = 100;
-const STEP_BYTES: usize = 1 << 20;
 
 /// Timers: a window is over; the rest of its records.
 const OVER: u64 = 0;
@@ -185,17 +184,16 @@ impl Dedupe {
     fn end(&self, window: Window, context: &mut Context<'_>) -> Result {
         let range = (window.end, String::new())..(window.end.saturating_add(1), String::new());
         let (page, has_more) = self.seen.page(context, range, STEP)?;
-        let (count, mut done, mut bytes) = (page.len(), 0, 0);
+        let (count, mut done) = (page.len(), 0);
         for (entry, kept) in page {
             if let Kept::Last { time, value, headers } = kept {
                 self.passed_on.increment(context);
-                bytes += value.as_ref().map_or(0, Vec::len);
                 let message = value.as_deref().map_or_else(Message::tombstone, Message::new);
                 self.main.send(context, message.time(time).headers(&headers));
             }
             self.seen.remove(context, &entry);
             done += 1;
-            if bytes >= STEP_BYTES {
+            if context.is_step_full() {
                 break;
             }
         }

@@ -86,3 +86,18 @@ fn spans_without_an_end_are_refused() {
         assert!(error.message().contains(part), "{config}: {error}");
     }
 }
+
+#[test]
+fn last_record_that_is_refused_costs_no_other_of_its_window() {
+    let mut join = join(r#"{"keep":"last","id":"id","size":100}"#);
+    for (id, size) in [(1, 5), (2, 1 << 20), (3, 5)] {
+        let value = format!(r#"{{"id":{id},"n":"{}"}}"#, "x".repeat(size));
+        join.record("records").key("k").time(10).value(&value);
+    }
+    join.watermark(99);
+    assert_eq!(join.values("main"), [r#"{"id":1,"n":"xxxxx"}"#, r#"{"id":3,"n":"xxxxx"}"#]);
+    let refused = join.dead_letters();
+    assert_eq!(refused.len(), 1);
+    assert!(refused[0].value.as_ref().is_some_and(|value| value.starts_with(r#"{"id":2"#)));
+    assert_eq!(join.rows(), 0);
+}

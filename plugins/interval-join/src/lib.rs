@@ -26,11 +26,8 @@ pub use crate::config::{Config, Late, Unmatched};
 /// Partners worked through in one call; more go on in the next (`continue`).
 const STEP: u32 = 100;
 
-/// Bytes of results after which a call leaves the rest to the next.
-const STEP_BYTES: usize = 1 << 20;
-
-/// Rows that expire in one call: each may be a result of its own, of any size.
-const EXPIRING: u32 = 16;
+/// Rows that expire in one call.
+const EXPIRING: u32 = 100;
 
 /// Tags of the sides' timers; [`GO_ON`] continues with a record's partners.
 const EXPIRE: [u8; 2] = [0, 1];
@@ -222,7 +219,7 @@ impl IntervalJoin {
         let range = self.interval.partners(seeker.side, seeker.time);
         let (partners, has_more) = items.page_after(context, range, after, STEP)?;
         let is_matched = !partners.is_empty();
-        let (count, mut bytes) = (partners.len(), 0);
+        let count = partners.len();
         let mut rest = None;
         for (at, (slot, mut partner)) in partners.into_iter().enumerate() {
             let time = seeker.time.max(slot.time);
@@ -231,13 +228,12 @@ impl IntervalJoin {
                 Side::Right => [Some(&partner), Some(seeker.row)],
             };
             self.emit(self.main, pair, time, context);
-            bytes += self.out.len();
             if self.kind.keeps(other) && !partner.is_matched {
                 partner.is_matched = true;
                 items.replace(context, slot, &partner)?;
             }
             let is_last = at + 1 == count;
-            if (is_last && has_more) || (!is_last && bytes >= STEP_BYTES) {
+            if (is_last && has_more) || (!is_last && context.is_step_full()) {
                 rest = Some(slot);
                 break;
             }
@@ -282,14 +278,13 @@ impl IntervalJoin {
         let lefts = *self.rows[Side::Left.index()].items();
         let range = self.interval.partners(Side::Right, time);
         let (decided, has_more) = lefts.page_after(context, range, after, STEP)?;
-        let (count, mut bytes, mut done) = (decided.len(), 0, Vec::with_capacity(decided.len()));
+        let (count, mut done) = (decided.len(), Vec::with_capacity(decided.len()));
         for (slot, row) in decided {
             if self.kind == JoinKind::Semi {
                 self.emit(self.main, [Some(&row), None], time.max(slot.time), context);
-                bytes += self.out.len();
             }
             done.push(slot);
-            if bytes >= STEP_BYTES {
+            if context.is_step_full() {
                 break;
             }
         }
@@ -307,12 +302,12 @@ impl IntervalJoin {
     fn expire(&mut self, side: Side, timer: Timer, context: &mut Context<'_>) -> Result {
         let rows = self.rows[side.index()];
         let is_result = self.kind.keeps(side);
-        for (slot, row) in rows.expire(context, timer, EXPIRING)? {
+        rows.expire(context, timer, EXPIRING, |slot, row, context| {
             if is_result && !row.is_matched {
                 self.emit_unmatched(side, &row, rows.due(slot.time), context);
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     fn emit_unmatched(&mut self, side: Side, row: &Row, time: i64, context: &mut Context<'_>) {

@@ -88,6 +88,18 @@ fn many_rows_that_expire_at_once_are_all_decided() {
 }
 
 #[test]
+fn a_hundred_thousand_rows_of_one_key_and_millisecond_that_expire_at_once_are_all_decided() {
+    let mut join = join("left", "");
+    for _ in 0..100_000 {
+        feed(&mut join, "left", 20);
+    }
+    join.watermark(30);
+    assert_eq!(join.take("main").len(), 100_000);
+    assert!(join.dead_letters().is_empty());
+    assert_eq!(join.rows(), 0);
+}
+
+#[test]
 fn record_is_decided_a_millisecond_earlier_where_the_upper_bound_does_not_belong_to_the_range() {
     let mut join = join("left", r#","lower_inclusive":false,"upper_inclusive":false"#);
     feed(&mut join, "left", 0);
@@ -133,13 +145,40 @@ fn result_that_is_refused_costs_its_own_rows_and_no_others() {
     for time in [21, 22, 40] {
         feed(&mut join, "left", time);
     }
+    // Of the same time as the one that is refused.
+    feed(&mut join, "left", 20);
     join.watermark(32);
     assert_eq!(join.dead_letters().len(), 1);
-    assert_eq!(join.values("main"), [r#"{"a":21,"b":21}"#, r#"{"a":22,"b":22}"#]);
+    assert_eq!(
+        join.values("main"),
+        [r#"{"a":20,"b":20}"#, r#"{"a":21,"b":21}"#, r#"{"a":22,"b":22}"#]
+    );
     feed(&mut join, "left", 45);
     join.watermark(100);
     assert_eq!(join.values("main"), [r#"{"a":40,"b":40}"#, r#"{"a":45,"b":45}"#]);
     assert!(join.dead_letters().is_empty());
+}
+
+#[test]
+fn pair_that_is_refused_in_a_later_step_costs_that_pair_alone() {
+    let mut join = join("left", "");
+    for at in 0..350 {
+        let large = "x".repeat(if at == 222 { 800_000 } else { 1 });
+        let value = format!(r#"{{"v":"{at}{large}"}}"#);
+        join.record("left").key("k").time(20).value(&value);
+    }
+    let large = format!(r#"{{"v":"{}"}}"#, "y".repeat(300_000));
+    join.record("right").key("k").time(25).value(&large);
+    let pairs = join.values("main");
+    assert_eq!(pairs.len(), 349);
+    assert!(!pairs.iter().any(|pair| pair.starts_with(r#"{"l":"222x"#)));
+    let dead = join.dead_letters();
+    assert_eq!((dead.len(), dead[0].reason.as_str()), (1, "output_refused"));
+    let refused = dead[0].value.as_deref().unwrap_or_default();
+    assert!(refused.starts_with(r#"{"l":"222x"#), "the pair itself is kept, whole");
+    join.end();
+    assert!(join.take("main").is_empty(), "all have had a partner");
+    assert_eq!(join.rows(), 0);
 }
 
 #[test]

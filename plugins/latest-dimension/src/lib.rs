@@ -251,7 +251,7 @@ impl LatestDimension {
         };
         let after = Slot { time: cursor.time, sequence: cursor.sequence };
         let (items, has_more) = self.emitted.page_after(context, .., Some(after), STEP)?;
-        let last = items.last().map(|(slot, _)| *slot);
+        let (count, mut done, mut last) = (items.len(), 0, None);
         for (slot, mut item) in items {
             item.emissions += 1;
             let fields = self.template.fields(BEHAVIOUR).restore(item.fields.borrow());
@@ -259,9 +259,14 @@ impl LatestDimension {
                 Behaviour { fields: &fields, headers: &item.headers, time: Some(slot.time) };
             self.emit(&behaviour, dimension, item.emissions, context);
             self.emitted.replace(context, slot, &item)?;
+            last = Some(slot);
+            done += 1;
+            if context.is_step_full() {
+                break;
+            }
         }
         row.reemit = last
-            .filter(|_| has_more)
+            .filter(|_| has_more || done < count)
             .map(|slot| Cursor { time: slot.time, sequence: slot.sequence });
         Ok(row.reemit.is_none())
     }
@@ -269,11 +274,8 @@ impl LatestDimension {
     /// Returns whether nothing waits any more.
     fn emit_waiting(&mut self, row: &mut KeyRow<'_>, context: &mut Context<'_>) -> Result<bool> {
         let (items, has_more) = self.waiting.page(context, .., STEP)?;
-        for (slot, item) in &items {
-            context.timers().delete_event_time(item.deadline, slot.time.cast_unsigned());
-        }
-        self.settle(row, items, context)?;
-        Ok(!has_more)
+        let is_over = self.settle(row, items, context)?;
+        Ok(is_over && !has_more)
     }
 
     /// Ends the waiting of what a timer is about: the items of one time and deadline.
@@ -294,8 +296,8 @@ impl LatestDimension {
             after = items.last().map(|(slot, _)| *slot);
             items.retain(|(_, item)| item.deadline == timer.time);
             let is_step = !items.is_empty();
-            self.settle(row, items, context)?;
-            if is_step && has_more {
+            let is_over = self.settle(row, items, context)?;
+            if is_step && (has_more || !is_over) {
                 context.timers().continue_with(timer.tag);
             }
             if is_step || !has_more {
@@ -304,16 +306,21 @@ impl LatestDimension {
         }
     }
 
-    /// Gives items that wait their result, and takes them out of the buffer.
+    /// Gives items that wait their result, and takes them out of the buffer; returns whether all of
+    /// them fitted into this call.
     fn settle(
         &mut self,
         row: &mut KeyRow<'_>,
         items: Vec<(Slot, BehaviourRow)>,
         context: &mut Context<'_>,
-    ) -> Result {
-        row.waiting = row.waiting.saturating_sub(u32::try_from(items.len())?);
-        self.waiting.remove_all(context, items.iter().map(|(slot, _)| *slot))?;
+    ) -> Result<bool> {
+        let (count, mut done) = (items.len(), Vec::with_capacity(items.len()));
         for (slot, item) in items {
+            if context.is_step_full() {
+                break;
+            }
+            done.push(slot);
+            context.timers().delete_event_time(item.deadline, slot.time.cast_unsigned());
             let fields = self.template.fields(BEHAVIOUR).restore(item.fields.borrow());
             let behaviour =
                 Behaviour { fields: &fields, headers: &item.headers, time: Some(slot.time) };
@@ -324,7 +331,10 @@ impl LatestDimension {
             }
             self.conclude(&behaviour, &row.dimension, context)?;
         }
-        Ok(())
+        row.waiting = row.waiting.saturating_sub(u32::try_from(done.len())?);
+        let is_over = done.len() == count;
+        self.waiting.remove_all(context, done)?;
+        Ok(is_over)
     }
 
     /// Gives a behaviour its first result, and keeps it where it can be emitted again.

@@ -284,3 +284,21 @@ fn the_benchmarks_configuration_gives_its_output_format() {
         ]
     );
 }
+
+#[test]
+fn large_dimension_settles_what_waits_in_smaller_steps() {
+    let config =
+        r#"{"wait":100,"reemit_on_update":1000,"result":{"b":"behaviour.b","d":"dimension.d"}}"#;
+    let mut join = Harness::<LatestDimension>::new(config).unwrap();
+    for _ in 0..30 {
+        join.record("behaviour").key("k").time(10).value(r#"{"b":1}"#);
+    }
+    let large = "y".repeat(900_000);
+    for time in [11, 12] {
+        join.record("dimension").key("k").time(time).value(&format!(r#"{{"d":"{large}"}}"#));
+        assert_eq!(join.take("main").len(), 30, "one call may emit 8 MiB");
+        assert!(join.dead_letters().is_empty());
+    }
+    join.watermark(110);
+    assert!(join.take("main").is_empty());
+}

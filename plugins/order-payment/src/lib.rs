@@ -293,11 +293,15 @@ impl OrderPayment {
     /// Sends a step of the payments with a deadline up to `up_to` where payments without an order
     /// go.
     fn release(&mut self, up_to: i64, context: &mut Context<'_>) -> Result {
-        let (mut items, has_more) = self.payments.page(context, .., STEP)?;
+        let (mut items, mut has_more) = self.payments.page(context, .., STEP)?;
         items.retain(|(_, payment)| payment.deadline <= up_to);
-        let is_step = !items.is_empty();
-        self.payments.remove_all(context, items.iter().map(|(slot, _)| *slot))?;
+        let mut done = Vec::with_capacity(items.len());
         for (slot, payment) in items {
+            if context.is_step_full() {
+                has_more = true;
+                break;
+            }
+            done.push(slot);
             context.timers().delete_event_time(payment.deadline, GIVE_UP);
             match self.without_order {
                 WithoutOrder::Late => {
@@ -308,10 +312,10 @@ impl OrderPayment {
                 WithoutOrder::Drop => self.dropped_payments.increment(context),
             }
         }
-        if is_step && has_more {
+        if !done.is_empty() && has_more {
             context.timers().continue_with(GIVE_UP);
         }
-        Ok(())
+        self.payments.remove_all(context, done)
     }
 
     fn send_late(&self, context: &mut Context<'_>) {

@@ -203,3 +203,33 @@ fn many_payments_without_an_order_are_given_up_in_steps() {
     assert_eq!(join.metric("dropped_payments"), 1_200.0);
     assert_eq!(join.rows(), 0);
 }
+
+#[test]
+fn unpaid_result_that_is_refused_is_kept_whole_and_the_order_is_decided() {
+    let mut join = join();
+    let id = "x".repeat(1 << 20);
+    let value = format!(r#"{{"order_id":"{id}","amount":1}}"#);
+    join.record("order").key("k").time(1_000).value(&value);
+    join.watermark(11_000);
+    assert!(join.take("main").is_empty());
+    let refused = join.dead_letters();
+    assert_eq!((refused.len(), refused[0].reason.as_str()), (1, "output_refused"));
+    assert!(refused[0].value.as_ref().is_some_and(|value| value.ends_with(r#""paid":null}"#)));
+    payment(&mut join, "k", 12_000);
+    assert_eq!(join.take("late").len(), 1, "the order has had its result");
+    join.end();
+    assert_eq!(join.rows(), 0);
+}
+
+#[test]
+fn large_payments_whose_order_never_comes_are_given_up_in_steps() {
+    let mut join = join();
+    let large = "x".repeat(1_000_000);
+    for _ in 0..20 {
+        join.record("payment").key("k").time(5_000).value(&format!(r#"{{"paid":"{large}"}}"#));
+    }
+    join.watermark(15_000);
+    assert_eq!(join.take("late").len(), 20, "one call may emit 8 MiB");
+    assert!(join.dead_letters().is_empty());
+    assert_eq!(join.rows(), 0);
+}

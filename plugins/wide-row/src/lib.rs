@@ -24,9 +24,8 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::config::{Config, Kept, Versions};
 
-/// Details worked through in one call, and bytes of results; more go on in the next.
+/// Details worked through in one call; more go on in the next.
 const STEP: u32 = 100;
-const STEP_BYTES: usize = 1 << 20;
 
 /// The places of the sides in a result.
 const HEADER: usize = 0;
@@ -283,15 +282,14 @@ impl WideRow {
     ) -> Result {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let (page, has_more) = self.details.page(context, (from, Bound::Unbounded), STEP)?;
-        let (count, mut done, mut bytes) = (page.len(), 0, 0);
+        let (count, mut done) = (page.len(), 0);
         let mut last = None;
         for (id, mut detail) in page {
             self.tell(head, &id, &mut detail, context);
             self.details.put(context, &id, &detail)?;
-            bytes += self.out.len();
             done += 1;
             last = Some(id);
-            if bytes >= STEP_BYTES {
+            if context.is_step_full() {
                 break;
             }
         }

@@ -17,19 +17,16 @@ use crate::{
 const PAGE: u32 = 100;
 /// Left rows read at once.
 const LEFTS: u32 = 16;
-/// Bytes of results after which a call leaves the rest to the next.
-const STEP_BYTES: usize = 1 << 20;
 
 /// What a call has done so far.
 #[derive(Debug, Default)]
 struct Done {
     results: u32,
-    bytes: usize,
 }
 
 impl Done {
-    fn is_enough(&self) -> bool {
-        self.results >= PAGE || self.bytes >= STEP_BYTES
+    fn is_enough(&self, context: &Context<'_>) -> bool {
+        self.results >= PAGE || context.is_step_full()
     }
 }
 
@@ -271,11 +268,14 @@ impl WindowJoin {
                     };
                     self.tell(pair, window, done, context);
                 }
+                if context.is_step_full() {
+                    return Ok(false);
+                }
             }
             if !has_more {
                 return Ok(true);
             }
-            if done.is_enough() {
+            if done.is_enough(context) {
                 return Ok(false);
             }
         }
@@ -305,9 +305,13 @@ impl WindowJoin {
             let is_page = more_rights || right_after.is_some();
             let count = left_page.len();
             for (at, (slot, left)) in left_page.into_iter().enumerate() {
-                for (right_slot, right) in &right_page {
-                    let pair = ((slot, &left), (*right_slot, right));
-                    self.tell_pair(pair, window, &firing.told, done, context);
+                let with = (window, &firing.told);
+                let told = self.tell_left((slot, &left), &right_page, with, done, context);
+                if told < right_page.len() {
+                    // This left row alone goes on with the others.
+                    let last = right_page[told - 1].0;
+                    firing.after[1] = Some((last.time, last.sequence));
+                    return Ok(false);
                 }
                 // With more rights behind the page this left row alone goes on with them.
                 let last = right_page.last().filter(|_| more_rights).map(|(slot, _)| *slot);
@@ -316,7 +320,7 @@ impl WindowJoin {
                     firing.after[0] = Some((slot.time, slot.sequence));
                 }
                 let is_last = !more_lefts && at + 1 == count;
-                if is_page || (done.is_enough() && !is_last) {
+                if is_page || (done.is_enough(context) && !is_last) {
                     return Ok(false);
                 }
             }
@@ -326,17 +330,25 @@ impl WindowJoin {
         }
     }
 
-    fn tell_pair(
+    /// Tells the new pairs of a left row; returns with how many rights, fewer than there are where
+    /// the step is full.
+    fn tell_left(
         &mut self,
-        (left, right): ((Slot, &Row), (Slot, &Row)),
-        window: Window,
-        told: &Told,
+        left: (Slot, &Row),
+        rights: &[(Slot, Row)],
+        (window, told): (Window, &Told),
         done: &mut Done,
         context: &mut Context<'_>,
-    ) {
-        if told.is_new_pair(left, right) {
-            self.tell([Some(left.1), Some(right.1)], window, done, context);
+    ) -> usize {
+        for (at, (slot, right)) in rights.iter().enumerate() {
+            if told.is_new_pair(left, (*slot, right)) {
+                self.tell([Some(left.1), Some(right)], window, done, context);
+            }
+            if context.is_step_full() {
+                return at + 1;
+            }
         }
+        rights.len()
     }
 
     fn tell(
@@ -360,7 +372,6 @@ impl WindowJoin {
             &mut self.out,
         );
         done.results += 1;
-        done.bytes += self.out.len();
         let message = Message::new(&self.out).time(window.last());
         match (headers_of(left), headers_of(right)) {
             (headers, []) | ([], headers) => self.main.send(context, message.headers(headers)),

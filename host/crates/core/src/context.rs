@@ -23,7 +23,7 @@ use crate::{
     options::{CallLimits, OutputOptions},
     output::{Mark, OutputBuffer},
     plugin::{CallFailure, FailureKind, PluginDescriptor},
-    state::{Clocks, Overlay, StateId, StateStore, StoreError},
+    state::{ClearedRanges, Clocks, Overlay, StateId, StateStore, StoreError},
     timers::{TimerDomain, TimerQueue},
 };
 
@@ -48,6 +48,7 @@ impl ContextError {
 pub struct Context {
     pub(crate) store: Box<dyn StateStore>,
     pub(crate) overlay: Overlay,
+    cleared: ClearedRanges,
     pub(crate) event_timers: TimerQueue,
     pub(crate) processing_timers: TimerQueue,
     pub(crate) outputs: OutputBuffer,
@@ -62,11 +63,16 @@ pub struct Context {
     limits: CallLimits,
     late_output: Option<u16>,
     call: CallUse,
+    /// Results of the current call, a timer's, that their topics would refuse.
+    call_refused: Vec<emit::Refused>,
     /// A store failure inside a call: the lane stops, whatever the guest made of it.
     store_failure: Option<StoreError>,
     /// The row key at hand, and the value being written; kept for their memory.
     row: Vec<u8>,
     value: Vec<u8>,
+    /// Where a scan begins, and the first row it met; kept for their memory.
+    scan_from: Vec<u8>,
+    first_row: Vec<u8>,
 }
 
 /// What the current call has used, and where it began.
@@ -123,9 +129,11 @@ impl Context {
         Self {
             store: parts.store,
             overlay: Overlay::default(),
+            cleared: ClearedRanges::default(),
             event_timers: TimerQueue::new(TimerDomain::Event, &floors.event),
             processing_timers: TimerQueue::new(TimerDomain::Processing, &floors.processing),
             call: CallUse::from(outputs.mark()),
+            call_refused: Vec::new(),
             outputs,
             telemetry: telemetry::Telemetry::default(),
             current: Current::none(),
@@ -139,6 +147,8 @@ impl Context {
             store_failure: None,
             row: Vec::new(),
             value: Vec::new(),
+            scan_from: Vec::new(),
+            first_row: Vec::new(),
         }
     }
 
@@ -154,6 +164,8 @@ impl Context {
         self.state_ids = state_ids;
         self.output_options = outputs;
         self.late_output = late_output;
+        // The same numbers may be other states.
+        self.cleared.forget();
     }
 
     /// Starts a call about `current`: what it does can be undone alone. The lane begins every call;
@@ -161,6 +173,7 @@ impl Context {
     pub fn begin_call(&mut self, current: Current) {
         self.current = current;
         self.call = CallUse::from(self.outputs.mark());
+        self.call_refused.clear();
         self.overlay.begin_call();
         self.event_timers.begin_call();
         self.processing_timers.begin_call();
@@ -170,11 +183,13 @@ impl Context {
     /// Undoes state, timers, outputs and metrics of the current call.
     pub fn undo_call(&mut self) {
         self.overlay.undo_call();
+        self.cleared.forget();
         self.event_timers.undo_call();
         self.processing_timers.undo_call();
         self.outputs.undo_to(self.call.start);
         self.telemetry.undo_call();
         self.call = CallUse::from(self.call.start);
+        self.call_refused.clear();
     }
 
     /// Forgets what the open epoch changed and emitted, and returns what it logged and measured.
@@ -215,3 +230,6 @@ impl Context {
         &self.outputs
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -78,7 +78,8 @@ pub struct InputOptions {
     pub null_key: NullKeyPolicy,
 }
 
-/// What one output accepts; what it would refuse fails the call that emitted it.
+/// What one output accepts; what it would refuse fails the call of a record, and is a dead letter of
+/// its own where a timer emitted it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutputOptions {
     /// The output's name.

@@ -3,6 +3,7 @@
 //! A store is an ordered map of byte rows; what the bytes mean is decided here
 //! ([`row`]), so that every store keeps the same format.
 
+pub mod cleared;
 pub mod expiry;
 pub mod memory;
 pub mod overlay;
@@ -15,6 +16,7 @@ use bytes::Bytes;
 use crate::checkpoint::Frozen;
 
 pub use self::{
+    cleared::ClearedRanges,
     expiry::{Clocks, ExpiryTable},
     memory::MemoryStore,
     overlay::Overlay,

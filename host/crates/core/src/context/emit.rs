@@ -1,5 +1,7 @@
 //! Emitting to outputs, within what their topics accept.
 
+use bytes::Bytes;
+
 use super::{Context, ContextError, Subject};
 use crate::{
     dead_letter::late_headers,
@@ -7,7 +9,7 @@ use crate::{
     options::OutputOptions,
     output::{OutputRecord, Target},
     plugin::{CallFailure, FailureKind},
-    record::{Header, Headers},
+    record::{Header, Headers, Record},
     time::EventTime,
 };
 
@@ -20,12 +22,28 @@ pub enum OutputKey<'a> {
     Bytes(&'a [u8]),
 }
 
+/// A result of a timer that its topic would refuse.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    /// The result: key, value and headers.
+    pub(crate) result: Record,
+    /// Its event time.
+    pub(crate) time: Option<EventTime>,
+    /// Why it is refused.
+    pub(crate) message: String,
+}
+
 impl Context {
     /// Emits a record to the output of that place in `describe`.
     ///
+    /// One that the topic would refuse fails the call of a record, which is kept for it. A timer is
+    /// consumed, and what it works through is often not stored again: there the refused result
+    /// itself is kept, and the call goes on.
+    ///
     /// # Errors
     ///
-    /// When the output is unknown, the call emits too much, or the topic would refuse the record.
+    /// When the output is unknown, the call emits too much, or the topic would refuse a result of a
+    /// record.
     pub fn emit(
         &mut self,
         output: u32,
@@ -42,9 +60,27 @@ impl Context {
             }
             OutputKey::Bytes(bytes) => Some(bytes),
         };
-        let target = self.check(output, key, value, headers)?;
-        self.outputs.push(OutputRecord { target, key, value, headers, time });
+        let (target, refused) = self.check(output, key, value, headers)?;
+        match refused {
+            None => self.outputs.push(OutputRecord { target, key, value, headers, time }),
+            Some(message) if matches!(self.current.subject, Subject::Timer { .. }) => {
+                let result = Record {
+                    offset: -1,
+                    timestamp: None,
+                    key: key.map(Bytes::copy_from_slice),
+                    value: value.map(Bytes::copy_from_slice),
+                    headers: headers.clone(),
+                };
+                self.call_refused.push(Refused { result, time, message });
+            }
+            Some(message) => return Err(output_refused(message)),
+        }
         Ok(())
+    }
+
+    /// Returns the results that their topics would refuse, of a call that is over.
+    pub(crate) fn take_refused(&mut self) -> Vec<Refused> {
+        std::mem::take(&mut self.call_refused)
     }
 
     /// Emits the current record unchanged: original key, value and headers, its own event time.
@@ -67,18 +103,23 @@ impl Context {
             Some(_) | None => record.headers.clone(),
         };
         let (key, value) = (record.key.as_deref(), record.value.as_deref());
-        let target = self.check(output, key, value, &headers)?;
+        let (target, refused) = self.check(output, key, value, &headers)?;
+        if let Some(message) = refused {
+            return Err(output_refused(message));
+        }
         self.outputs.push(OutputRecord { target, key, value, headers: &headers, time });
         Ok(())
     }
 
+    /// Counts a record against the call's limits; returns where it goes, and why that would refuse
+    /// it.
     fn check(
         &mut self,
         output: u32,
         key: Option<&[u8]>,
         value: Option<&[u8]>,
         headers: &Headers,
-    ) -> Result<Target, ContextError> {
+    ) -> Result<(Target, Option<String>), ContextError> {
         let declared = self.descriptor.outputs.len();
         let place = u16::try_from(output).unwrap_or(u16::MAX);
         let options = self.output_options.get(usize::from(place));
@@ -88,10 +129,7 @@ impl Context {
             )));
         };
         let size = record_size(key, value, headers);
-        if let Some(message) = refusal(options, key, size) {
-            let kind = FailureKind::OutputRefused;
-            return Err(ContextError::Refused(CallFailure { kind, message }));
-        }
+        let refused = refusal(options, key, size);
         self.call.outputs += 1;
         self.call.output_bytes += size as u64;
         if self.call.outputs > self.limits.outputs_max {
@@ -102,8 +140,12 @@ impl Context {
             let max = self.limits.output_bytes_max;
             return Err(ContextError::limit(format!("a call may emit {max} bytes")));
         }
-        Ok(Target::Output(place))
+        Ok((Target::Output(place), refused))
     }
+}
+
+fn output_refused(message: String) -> ContextError {
+    ContextError::Refused(CallFailure { kind: FailureKind::OutputRefused, message })
 }
 
 /// What a header costs on the wire besides its bytes.
@@ -113,9 +155,7 @@ const HEADER_OVERHEAD_BYTES: usize = 10;
 pub(crate) fn record_size(key: Option<&[u8]>, value: Option<&[u8]>, headers: &Headers) -> usize {
     let headers = headers.as_slice().iter();
     let size = |header: &Header| {
-        HEADER_OVERHEAD_BYTES
-            + header.name.len()
-            + header.value.as_ref().map_or(0, bytes::Bytes::len)
+        HEADER_OVERHEAD_BYTES + header.name.len() + header.value.as_ref().map_or(0, Bytes::len)
     };
     key.map_or(0, <[u8]>::len) + value.map_or(0, <[u8]>::len) + headers.map(size).sum::<usize>()
 }

@@ -8,7 +8,7 @@ use super::{Context, ContextError};
 use crate::{
     key::Key,
     plugin::{Expiry, ExpiryDomain, StateKind},
-    state::{StateId, StoreError, row},
+    state::{StateId, StoreError, Visit, row},
     time::NO_WATERMARK,
     timers::{Timer, TimerDomain, TimerQueue},
 };
@@ -25,6 +25,8 @@ pub struct Page {
 /// A state as a call addresses it.
 #[derive(Clone, Copy)]
 struct Addressed {
+    /// Its place in `describe`.
+    at: u32,
     id: StateId,
     expiry: Option<Expiry>,
     schema_version: u16,
@@ -121,8 +123,7 @@ impl Context {
         let (expiry, clocks) = (state.expiry, self.clocks);
         let (mut page, mut bytes) = (Page::default(), 0);
         let bytes_max = self.limits.scan_bytes_max;
-        let Self { overlay, store, .. } = self;
-        let scanned = overlay.scan(store.as_mut(), &from, &to, &mut |row, value| {
+        self.scan_rows(state, &from, &to, &mut |row, value| {
             let Some(parsed) = row::parse_value(value) else {
                 return ControlFlow::Continue(());
             };
@@ -143,8 +144,7 @@ impl Context {
             let entry = Bytes::copy_from_slice(&row[prefix..]);
             page.entries.push((entry, Bytes::copy_from_slice(parsed.payload)));
             ControlFlow::Continue(())
-        });
-        scanned.map_err(|error| self.fail_store(error))?;
+        })?;
         if expiry.is_some_and(|expiry| expiry.refresh_on_read) {
             for (entry, value) in &page.entries {
                 self.seek_row(state, entry)?;
@@ -169,8 +169,7 @@ impl Context {
         let (from, to) = self.bounds(state, from, to, None)?;
         let (mut rows, mut bytes) = (Vec::new(), 0_usize);
         let bytes_max = self.limits.state_bytes_max;
-        let Self { overlay, store, .. } = self;
-        let scanned = overlay.scan(store.as_mut(), &from, &to, &mut |row, _| {
+        self.scan_rows(state, &from, &to, &mut |row, _| {
             rows.push(row.to_vec());
             bytes += row.len();
             if bytes as u64 > bytes_max {
@@ -178,13 +177,37 @@ impl Context {
             } else {
                 ControlFlow::Continue(())
             }
-        });
-        scanned.map_err(|error| self.fail_store(error))?;
+        })?;
         self.charge(bytes)?;
         for row in &rows {
             self.overlay.put(row, None, true);
         }
         Ok(())
+    }
+
+    /// Visits the live rows of a range, and remembers where the first of them was.
+    fn scan_rows(
+        &mut self,
+        state: Addressed,
+        from: &[u8],
+        to: &[u8],
+        visit: &mut Visit<'_>,
+    ) -> Result<(), ContextError> {
+        let Self { overlay, store, cleared, scan_from, first_row, .. } = self;
+        scan_from.clear();
+        scan_from.extend_from_slice(cleared.skip(state.at, from).unwrap_or(from));
+        first_row.clear();
+        let scanned = overlay.scan(store.as_mut(), scan_from, to, &mut |row, value| {
+            if first_row.is_empty() {
+                first_row.extend_from_slice(row);
+            }
+            visit(row, value)
+        });
+        if scanned.is_ok() && from < to {
+            let until = if first_row.is_empty() { to } else { first_row };
+            cleared.note(state.at, from, until);
+        }
+        scanned.map_err(|error| self.fail_store(error))
     }
 
     /// Registers a timer of the current key; an equal one is the same.
@@ -282,6 +305,7 @@ impl Context {
             )));
         };
         Ok(Addressed {
+            at: state,
             id: self.state_ids[state as usize],
             expiry: described.expiry,
             schema_version: described.schema_version,
@@ -327,6 +351,9 @@ impl Context {
         let stamp = self.stamp(state.expiry);
         let value = row::Value { schema_version: state.schema_version, stamp, payload };
         value.encode(&mut self.value);
+        if state.is_map {
+            self.cleared.put(state.at, &self.row);
+        }
         self.overlay.put(&self.row, Some(&self.value), state.is_map);
         Ok(())
     }

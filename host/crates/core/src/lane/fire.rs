@@ -111,7 +111,8 @@ impl Lane {
                  tag {}): they register each other again at or before the time that is moving",
                 timer.tag
             );
-            self.timer_dead_letter(&current, Reason::TimerLoop, &message, 0, effects);
+            let record = timer_record(&current);
+            self.timer_dead_letter(&current, &record, Reason::TimerLoop, &message, 0, effects);
             return;
         }
         self.call(current, effects);
@@ -135,7 +136,8 @@ impl Lane {
             let max = self.options.limits.firings_per_timer_max;
             let message = format!("a call continued more than {max} times: it never ends");
             self.loop_watch.end_continuation();
-            self.timer_dead_letter(&current, Reason::TimerLoop, &message, 0, effects);
+            let record = timer_record(&current);
+            self.timer_dead_letter(&current, &record, Reason::TimerLoop, &message, 0, effects);
             return;
         }
         self.counts.continuations += 1;
@@ -145,32 +147,38 @@ impl Lane {
         }
     }
 
-    /// Keeps a timer that could not be handled: its key, and headers that say why.
+    /// Keeps what is left of a timer that could not be handled, or of a result of one, with headers
+    /// that say why.
     pub(super) fn timer_dead_letter(
         &mut self,
         current: &Current,
+        record: &Record,
         reason: Reason,
         message: &str,
         attempt: u32,
         effects: &mut Effects,
     ) {
-        let record = Record {
-            offset: -1,
-            timestamp: None,
-            key: current.key.as_ref().map(|key| key.0.clone()),
-            value: None,
-            headers: Headers::default(),
-        };
         let count = self.counts.timer_dead_letters.iter_mut().find(|(known, _)| *known == reason);
         match count {
             Some((_, count)) => *count += 1,
             None => self.counts.timer_dead_letters.push((reason, 1)),
         }
-        self.push_dead_letter(&record, current, None, reason, message, attempt, effects);
+        self.push_dead_letter(record, current, None, reason, message, attempt, effects);
     }
 
     pub(super) fn stop(&mut self, cause: StopCause, effects: &mut Effects) {
         self.is_stopped = true;
         effects.push(Effect::Stop(cause));
+    }
+}
+
+/// Returns a timer as a record: its key.
+pub(super) fn timer_record(current: &Current) -> Record {
+    Record {
+        offset: -1,
+        timestamp: None,
+        key: current.key.as_ref().map(|key| key.0.clone()),
+        value: None,
+        headers: Headers::default(),
     }
 }

@@ -4,11 +4,11 @@ use std::hash::BuildHasher;
 
 use foldhash::fast::FixedState;
 
-use super::{Effects, Lane, StopCause, counts::SAMPLES_MAX};
+use super::{Effects, Lane, StopCause, counts::SAMPLES_MAX, fire::timer_record};
 use crate::{
     context::{
         Context, Current, Subject,
-        emit::{record_size, refusal},
+        emit::{Refused, record_size, refusal},
     },
     copartition::{KeySample, SAMPLE_ONE_IN},
     dead_letter::{self, Origin, Reason},
@@ -155,6 +155,9 @@ impl Lane {
             self.give_up(&current, &failure, attempt, effects);
             return;
         }
+        for refused in self.context_mut().take_refused() {
+            self.keep_refused(&current, &refused, attempt, effects);
+        }
         if let Some(tag) = self.context_mut().take_continuation()
             && let Some(key) = current.key
         {
@@ -178,6 +181,20 @@ impl Lane {
         result
     }
 
+    /// Keeps a result that its topic would refuse: whole, and by itself.
+    fn keep_refused(
+        &mut self,
+        current: &Current,
+        refused: &Refused,
+        attempt: u32,
+        effects: &mut Effects,
+    ) {
+        let Refused { result, time, message } = refused;
+        let current = Current { event_time: *time, ..current.clone() };
+        let reason = Reason::OutputRefused;
+        self.timer_dead_letter(&current, result, reason, message, attempt, effects);
+    }
+
     fn give_up(
         &mut self,
         current: &Current,
@@ -187,7 +204,8 @@ impl Lane {
     ) {
         let reason = failure.kind.reason();
         let Subject::Record { input, record, .. } = &current.subject else {
-            self.timer_dead_letter(current, reason, &failure.message, attempt, effects);
+            let timer = timer_record(current);
+            self.timer_dead_letter(current, &timer, reason, &failure.message, attempt, effects);
             return;
         };
         self.counts.dead_letter(usize::from(input.0), reason);

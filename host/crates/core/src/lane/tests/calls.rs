@@ -147,6 +147,41 @@ fn misuse_of_an_import_ends_the_call_with_what_was_wrong() {
 }
 
 #[test]
+fn a_result_of_a_timer_that_is_refused_is_kept_itself_and_the_call_goes_on() {
+    fn results(context: &mut Context) -> Result<(), ContextError> {
+        let emit = |context: &mut Context, size: usize| {
+            let text = "x".repeat(size);
+            context.emit(0, OutputKey::Current, Some(text.as_bytes()), &Headers::default(), Some(7))
+        };
+        match tag(context) {
+            None => context.timer_register(TimerDomain::Event, 5, 0),
+            // Undone, and so are the results that it could not emit.
+            Some(1) => {
+                emit(context, 2_000)?;
+                context.state_get(9, b"").map(drop)
+            }
+            Some(tag) => {
+                emit(context, 1)?;
+                emit(context, 2_000)?;
+                emit(context, 2)?;
+                context.timer_register(TimerDomain::Event, 5, tag + 1)
+            }
+        }
+    }
+    let mut harness =
+        Harness::with_options(results, |options| options.limits.firings_per_timer_max = 2);
+    harness.step(crate::lane::Event::Ended { source: crate::record::SourceIndex(1) });
+    harness.left("k", 1, "start");
+    harness.left("k", 10, "move");
+    let outputs = harness.outputs();
+    let told: Vec<_> = outputs.iter().map(|(name, text)| (name.as_str(), text.len())).collect();
+    let expected = [("main", 1), ("main", 2), ("output_refused", 2_000), ("plugin_limit", 0)];
+    assert_eq!(told, expected);
+    let failures: Vec<_> = harness.reports.iter().flat_map(|r| r.failures.clone()).collect();
+    assert_eq!(failures, [(Reason::PluginLimit, 1)], "no call failed for what was refused");
+}
+
+#[test]
 fn a_scan_comes_in_pages_and_a_range_is_removed() {
     fn pages(context: &mut Context) -> Result<(), ContextError> {
         if value(context) == "fill" {
