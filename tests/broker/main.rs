@@ -27,6 +27,8 @@ mod host_kills;
 #[cfg(test)]
 mod host_lanes;
 #[cfg(test)]
+mod host_large_key;
+#[cfg(test)]
 mod host_outage;
 #[cfg(test)]
 mod host_pains;
