@@ -101,6 +101,12 @@ impl Loaded {
         Problem::new(path, reader::place_near(&self.places, path), message.into()).with_help(help)
     }
 
+    /// Returns whether a key was given.
+    #[must_use]
+    pub fn has(&self, path: &str) -> bool {
+        self.places.get(path).is_some_and(|place| place.origin != node::Origin::Default)
+    }
+
     /// Returns problems as one error that shows the file's lines.
     #[must_use]
     pub fn problems(&self, mut problems: Vec<Problem>) -> Problems {

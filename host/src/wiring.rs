@@ -26,6 +26,7 @@ mod termination;
 use std::sync::Arc;
 
 use dovetail_core::{identity::Identity, log::LogError};
+use dovetail_plugin::GateError;
 
 use self::{
     backend::{Backend, Ground, SurveyError},
@@ -83,10 +84,9 @@ pub fn fit(mut loaded: Loaded, mut problems: Vec<Problem>) -> Result<Fitted, Fai
     let gate = PluginGate::new(&config.plugin.limits)?;
     let revision = match gate.load(&config.plugin.file, &config.plugin.config) {
         Ok(revision) => revision,
-        Err(reason) => {
-            let help = "`dovetail build` makes it; `dovetail plugin inspect` says what it wants";
+        Err(error) => {
             let is_missing = problems.is_empty() && !config.plugin.file.exists();
-            problems.push(loaded.problem("plugin.file", reason, help));
+            problems.push(refused(&loaded, &error));
             let failure = Failure::from(loaded.problems(problems));
             let exit = if is_missing { Exit::Usage } else { failure.exit };
             return Err(Failure { exit, ..failure });
@@ -106,6 +106,42 @@ pub fn fit(mut loaded: Loaded, mut problems: Vec<Problem>) -> Result<Fitted, Fai
     }
     loaded.warnings.extend(expiry_warnings(&loaded, &revision));
     Ok(Fitted { loaded: Arc::new(loaded), gate, revision, fit })
+}
+
+/// Returns why the gate refuses a plugin, where it is to be mended: at the key of its configuration
+/// that it names, else at its file.
+pub(crate) fn refused(loaded: &Loaded, error: &GateError) -> Problem {
+    if let GateError::ConfigRefused(message) = error {
+        let message = message.strip_prefix("plugin config: ").unwrap_or(message);
+        let named = message.split('`').skip(1).step_by(2);
+        let mut keys = named.map(|key| format!("plugin.config.{key}"));
+        let key = keys.find(|key| loaded.has(key));
+        // What stands before the message already need not stand in it.
+        let message = match &key {
+            Some(key) => {
+                let said = format!("`{}`: ", key.trim_start_matches("plugin.config."));
+                message.strip_prefix(&said).unwrap_or(message)
+            }
+            None => message,
+        };
+        let path = key.as_deref().unwrap_or("plugin.config");
+        return loaded.problem(
+            path,
+            message,
+            "what can be said here is the plugin's own: its README lists it",
+        );
+    }
+    let file = &loaded.config.plugin.file;
+    match error {
+        GateError::Unreadable { .. } => {
+            loaded.problem("plugin.file", error.to_string(), "`dovetail build` makes it")
+        }
+        _ => loaded.problem(
+            "plugin.file",
+            format!("{}: {error}", file.display()),
+            "`dovetail build` makes it; `dovetail plugin inspect` says what it wants",
+        ),
+    }
 }
 
 fn expiry_warnings(loaded: &Loaded, revision: &dovetail_plugin::Revision) -> Vec<Problem> {
@@ -224,10 +260,16 @@ fn open(loaded: &Loaded, delivery: Delivery) -> Result<Box<dyn Backend>, Failure
 }
 
 fn look(backend: &mut dyn Backend, loaded: &Loaded) -> Result<Ground, Failure> {
-    backend.survey(loaded).map_err(|error| match error {
-        SurveyError::Problems(problems) => loaded.problems(problems).into(),
-        SurveyError::Failure(failure) => failure,
-    })
+    let store = checkpoints::problem(loaded);
+    match (backend.survey(loaded), store) {
+        (Ok(ground), None) => Ok(ground),
+        (Ok(_), Some(problem)) => Err(loaded.problems(vec![problem]).into()),
+        (Err(SurveyError::Problems(mut problems)), store) => {
+            problems.extend(store);
+            Err(loaded.problems(problems).into())
+        }
+        (Err(SurveyError::Failure(failure)), _) => Err(failure),
+    }
 }
 
 /// Returns what a log's error means for a command.

@@ -92,6 +92,28 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
+fn what_the_plugin_says_of_its_configuration_is_shown_at_its_key() {
+    let (_folder, path) = new_crate();
+    let said = fail(&path, &["validate", "--set", "plugin.config.wiat=30s"], 1);
+    assert_says(
+        &said,
+        &["error: plugin.config.wiat: unknown field `wiat`", "--set plugin.config.wiat"],
+    );
+    assert!(!said.contains("dovetail build"), "{said}");
+    let file = path.join("pipeline.yaml");
+    let text = fs::read_to_string(&file).unwrap();
+    let line = text.lines().position(|line| line.contains("wait: ")).unwrap() + 1;
+    fs::write(&file, text.replace("wait: 30m", "wait: 30")).unwrap();
+    let said = fail(&path, &["validate"], 1);
+    assert_says(
+        &said,
+        &["error: plugin.config.wait: ", "with its unit", &format!("pipeline.yaml:{line}:")],
+    );
+    let said = fail(&path, &["validate", "--set", "plugin.file=none.wasm"], 2);
+    assert_eq!(said.matches("none.wasm").count(), 1, "{said}");
+}
+
+#[test]
 fn new_crate_builds_outside_the_repository_and_everything_ends_where_its_readme_says() {
     let (_folder, path) = new_crate();
     assert_says(&succeed(&path, &["validate"]), &["pipeline.yaml: ok"]);

@@ -150,6 +150,55 @@ fn a_syntax_error_stands_alone_with_its_place() {
 }
 
 #[test]
+fn a_misspelt_input_or_output_of_an_option_gives_one_error_with_the_nearest_name() {
+    let said = |option: &str| {
+        let problems = load_in(KAFKA, &environment(&[], &[option])).expect_err("misspelt");
+        assert_eq!(problems.problems.len(), 1, "{}", problems.render());
+        problems.render()
+    };
+    assert_says(
+        &said("inputs.clikcs.start=latest"),
+        &["there is no input `clikcs`; did you mean `clicks`?", "--set inputs.clikcs.start"],
+    );
+    assert_says(&said("inputs.clikcs.topic=other"), &["did you mean `clicks`?"]);
+    assert_says(&said("outputs.mian.create=true"), &["there is no output `mian`; did you mean"]);
+    assert_says(&said("inputs.clicks.tiem.unit=s"), &["unknown key `tiem`; did you mean `time`?"]);
+    // A new one is given by what it cannot do without.
+    let loaded = load_in(KAFKA, &environment(&[], &["outputs.more.topic=more"])).unwrap();
+    assert_eq!(loaded.config.outputs.last().unwrap().name, "more");
+}
+
+#[test]
+fn a_key_that_is_indented_too_little_is_told_as_such() {
+    let text = KAFKA.replacen("    late: side_output", "  late: side_output", 1);
+    // The map above it ends there, and the rest follows no key.
+    assert_says(&refusal(&text), &["this is not YAML", "indented further than line 11"]);
+    let text = KAFKA.replacen("    start: earliest\n  clicks", "  start: earliest\n  clicks", 1);
+    let problems = load(&text).expect_err("an input is named `start`");
+    let said = problems.render();
+    assert_says(
+        &said,
+        &["`start` stands where the name of an input is expected", "indent it", ":8:3"],
+    );
+    assert_eq!(problems.problems.len(), 2, "{said}");
+}
+
+#[test]
+fn one_topic_for_two_outputs_is_refused_with_both_places() {
+    let said = refusal(&KAFKA.replace("topic: unattributed", "topic: attributed"));
+    assert_says(
+        &said,
+        &["outputs.timeouts.topic: `attributed` is the topic of `outputs.main` already (line 20)"],
+    );
+    let said = refusal(&KAFKA.replace("topic: unattributed", "topic: ad-attribution.journal"));
+    assert_says(&said, &["is the pipeline's journal already (line 1)"]);
+    let said = refusal(&KAFKA.replace("topic: unattributed", "topic: ad-attribution.dead-letters"));
+    assert_says(&said, &["is where dead letters go already (by default)"]);
+    let said = refusal(&KAFKA.replace("topic: unattributed", "topic: clicks"));
+    assert_says(&said, &["`clicks` is read by the input `clicks` (line 10)"]);
+}
+
+#[test]
 fn a_key_given_twice_is_refused() {
     assert_says(&refusal("pipeline: a\npipeline: b\n"), &["already given in line 1", ":2:1"]);
 }

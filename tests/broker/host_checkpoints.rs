@@ -3,7 +3,8 @@
 //! kill, the state directory deleted, a journal that was trimmed; results compared with the stream.
 
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -183,10 +184,10 @@ fn behind_a_trimmed_journal_the_store_is_needed_only_without_local_state_and_is_
 
     // From here on no checkpoint is due, so that nothing more is trimmed.
     let text = text_every("1h");
-    // It does not answer: a file is in its place.
+    // It does not answer: what it leads to is not there.
     let away = disk.path().join("away");
     fs::rename(&store, &away).unwrap();
-    fs::write(&store, "").unwrap();
+    symlink("nowhere", &store).unwrap();
     let host = pipeline.run_text("pipeline.yaml", &text);
     host.wait_for_lanes();
     host.stop();
@@ -198,7 +199,7 @@ fn behind_a_trimmed_journal_the_store_is_needed_only_without_local_state_and_is_
 
     // The local state is lost, too: what is kept elsewhere comes back in a while.
     fs::remove_dir_all(&store).unwrap();
-    fs::write(&store, "").unwrap();
+    symlink("nowhere", &store).unwrap();
     pipeline.delete_state();
     let host = pipeline.run_text("pipeline.yaml", &text);
     let admin = host.admin();
@@ -211,6 +212,29 @@ fn behind_a_trimmed_journal_the_store_is_needed_only_without_local_state_and_is_
     host.wait_for("restoring from the checkpoint store");
     host.wait_for_lanes();
     host.stop();
+}
+
+#[test]
+fn a_store_that_can_never_take_a_checkpoint_is_refused_at_its_place_in_the_file() {
+    let pipeline = Pipeline::create(1);
+    let disk = other_device();
+    fs::write(disk.path().join("file"), "").unwrap();
+    for (store, found) in [
+        (disk.path().join("file"), "is there and is not a folder"),
+        (disk.path().join("file/store"), "is there and is not a folder"),
+        (PathBuf::from("/proc/store"), "nothing can be written to /proc"),
+    ] {
+        let file = pipeline.file("pipeline.yaml", &text(&pipeline, &store, "1h"));
+        let file = file.to_str().unwrap();
+        for (command, exit) in [(&["validate", "--connect", file][..], 1), (&["run", file], 78)] {
+            let output = dovetail(command);
+            let told = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(exit), "{told}");
+            let place = told.contains("pipeline.yaml:") && told.contains("^");
+            assert!(told.contains("error: checkpoint.store: ") && place, "{told}");
+            assert!(told.contains(found) && !told.contains("the log did not answer"), "{told}");
+        }
+    }
 }
 
 /// Pain P40.

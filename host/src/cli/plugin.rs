@@ -11,7 +11,7 @@ use dovetail_core::{
     identity::kind_name,
     plugin::{ExpiryDomain, StateDescriptor},
 };
-use dovetail_plugin::{Artifact, COMPONENT_BYTES_MAX};
+use dovetail_plugin::{Artifact, COMPONENT_BYTES_MAX, GateError};
 use serde_json::{Value, json};
 
 use super::{Format, client::Where, short, terminal};
@@ -77,7 +77,10 @@ pub(super) fn plugin(command: PluginCommand) -> Result<(), Failure> {
 
 fn inspect(args: &InspectArgs) -> Result<(), Failure> {
     let artifact = Artifact::read(&args.wasm, COMPONENT_BYTES_MAX).map_err(|error| {
-        let message = format!("{}: {error}", args.wasm.display());
+        let message = match &error {
+            GateError::Unreadable { .. } => error.to_string(),
+            _ => format!("{}: {error}", args.wasm.display()),
+        };
         if args.wasm.exists() { Failure::check(message) } else { Failure::usage(message) }
     })?;
     let gate = PluginGate::new(&PluginLimits::default())?;
@@ -95,7 +98,9 @@ fn inspect(args: &InspectArgs) -> Result<(), Failure> {
             ));
             Ok(())
         }
-        described => described.map(drop).map_err(Failure::check),
+        described => described
+            .map(drop)
+            .map_err(|reason| Failure::check(format!("{}: {reason}", args.wasm.display()))),
     }
 }
 

@@ -145,7 +145,8 @@ fn port_warning(config: &Config) -> Option<String> {
     let error = TcpListener::bind(listen).err()?;
     Some(format!(
         "admin.listen: {listen} cannot be listened on now: {error}{}",
-        wiring::port::holder(listen).map_or_else(String::new, |holder| format!(" ({holder})"))
+        wiring::port::holder(listen)
+            .map_or_else(String::new, |holder| format!(" ({holder} has it)"))
     ))
 }
 

@@ -64,7 +64,7 @@ fn check_inputs(reader: &mut Reader, config: &Config) {
 
 /// One topic is named by one input only, and nothing is read that is written here.
 fn check_topics(reader: &mut Reader, config: &Config) {
-    let mut named: BTreeMap<String, String> = BTreeMap::new();
+    let mut named: BTreeMap<String, (String, String)> = BTreeMap::new();
     for input in &config.inputs {
         let names: Vec<String> = match &input.from {
             InputFrom::Topic(topic) => vec![topic.clone()],
@@ -74,33 +74,48 @@ fn check_topics(reader: &mut Reader, config: &Config) {
         };
         let key = if matches!(input.from, InputFrom::Topic(_)) { "topic" } else { "file" };
         for name in names.into_iter().filter(|name| !name.is_empty()) {
-            if let Some(other) = named.insert(name.clone(), input.name.clone()) {
+            let path = format!("inputs.{}.{key}", input.name);
+            if let Some((other, at)) =
+                named.insert(name.clone(), (input.name.clone(), path.clone()))
+            {
+                let there = reader.where_is(&at);
                 reader.problem_at(
-                    &format!("inputs.{}.{key}", input.name),
-                    format!("`{name}` is already read by the input `{other}`"),
+                    &path,
+                    format!("`{name}` is already read by the input `{other}` ({there})"),
                     "a topic is named by one input only; the plugin tells its records apart",
                 );
             }
         }
     }
-    let dead_letters = &config.dead_letters.topic;
-    let mut written = vec![
-        ("dead_letters.topic".to_owned(), dead_letters.clone()),
-        ("pipeline".to_owned(), format!("{}.journal", config.pipeline)),
-    ];
-    for output in &config.outputs {
-        let path = format!("outputs.{}.topic", output.name);
-        if output.topic == *dead_letters || output.topic == format!("{}.journal", config.pipeline) {
-            let message = format!("`{}` is already written by the pipeline itself", output.topic);
-            reader.problem_at(&path, message, "give the output a topic of its own");
-        }
-        written.push((path, output.topic.clone()));
-    }
-    for (path, topic) in written.into_iter().filter(|(_, topic)| !topic.is_empty()) {
-        if let Some(input) = named.get(&topic) {
-            let message =
-                format!("`{topic}` is read by the input `{input}`: results would be read again");
+    let mut written: BTreeMap<&str, String> = BTreeMap::new();
+    let journal = format!("{}.journal", config.pipeline);
+    let own = [("pipeline", journal.as_str()), ("dead_letters.topic", &config.dead_letters.topic)];
+    let own = own.map(|(path, topic)| (path.to_owned(), topic));
+    let outputs = config.outputs.iter();
+    let outputs = outputs.map(|it| (format!("outputs.{}.topic", it.name), it.topic.as_str()));
+    for (path, topic) in own.into_iter().chain(outputs).filter(|(_, topic)| !topic.is_empty()) {
+        if let Some((input, at)) = named.get(topic) {
+            let there = reader.where_is(at);
+            let message = format!(
+                "`{topic}` is read by the input `{input}` ({there}): results would be read again"
+            );
             reader.problem_at(&path, message, "write to another topic");
+        }
+        match written.get(topic) {
+            Some(other) => {
+                let what = match other.as_str() {
+                    "pipeline" => "the pipeline's journal".to_owned(),
+                    "dead_letters.topic" => "where dead letters go".to_owned(),
+                    other => format!("the topic of `{}`", other.trim_end_matches(".topic")),
+                };
+                let message = format!("`{topic}` is {what} already ({})", reader.where_is(other));
+                let help =
+                    "give each a topic of its own: whoever reads one could not tell them apart";
+                reader.problem_at(&path, message, help);
+            }
+            None => {
+                written.insert(topic, path);
+            }
         }
     }
 }

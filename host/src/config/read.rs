@@ -175,12 +175,35 @@ fn read_plugin(
             let shown = remembered(node);
             let path = vec!["plugin".to_owned(), "config".to_owned()];
             reader.remember(path, shown, node.place.clone());
+            remember_places(reader, "plugin.config", node);
             json
         },
     );
     let limits = read_limits(reader, &mut section);
     reader.close(&section);
     PluginConfig { file: around.resolve(file), roles, config, limits }
+}
+
+/// Remembers where each key stands that only the plugin can judge.
+fn remember_places(reader: &mut Reader, path: &str, node: &Node) {
+    use super::node::Value;
+    match &node.value {
+        Value::Scalar(_) => {}
+        Value::List(items) => {
+            for (at, item) in items.iter().enumerate() {
+                let path = format!("{path}[{at}]");
+                reader.places.insert(path.clone(), item.place.clone());
+                remember_places(reader, &path, item);
+            }
+        }
+        Value::Map(entries) => {
+            for entry in entries {
+                let path = super::join(path, &entry.key);
+                reader.places.insert(path.clone(), entry.key_place.clone());
+                remember_places(reader, &path, &entry.node);
+            }
+        }
+    }
 }
 
 /// What `--print-config` shows of a plugin's configuration: references as written.
@@ -249,6 +272,10 @@ fn read_outputs(
     let section = reader.section(root, "outputs");
     let mut outputs = Vec::new();
     for entry in section.names() {
+        let keys = ["topic", "follow", "create"];
+        if reader.refuse_stray(&section, entry, ("output", &["topic"], &keys)) {
+            continue;
+        }
         let mut output = reader.entry(&section, entry);
         let topic = reader.required(&mut output, "topic", "the topic to write to", scalars::topic);
         let (follow, create) = read_destination(reader, &mut output, is_kafka, "false", around);

@@ -43,7 +43,6 @@ pub(super) struct Reader {
 pub(super) struct Section<'n> {
     path: String,
     segments: Vec<String>,
-    place: Place,
     entries: &'n [Entry],
     known: Vec<&'static str>,
 }
@@ -96,9 +95,7 @@ impl Reader {
         let segments = parent.segments_of(name);
         match parent.node(name) {
             Some(node) => self.open(node, path, segments),
-            None => {
-                Section { path, segments, place: Place::default(), entries: &[], known: Vec::new() }
-            }
+            None => Section { path, segments, entries: &[], known: Vec::new() },
         }
     }
 
@@ -121,7 +118,7 @@ impl Reader {
                 &[]
             }
         };
-        Section { path, segments, place: node.place.clone(), entries, known: Vec::new() }
+        Section { path, segments, entries, known: Vec::new() }
     }
 
     /// Reports keys that were never asked for. Call it when everything was read.
@@ -167,14 +164,8 @@ impl Reader {
     ) -> T {
         if !section.has(name) {
             section.known.push(name);
-            self.problems.push(
-                Problem::new(
-                    &section.path,
-                    section.place.clone(),
-                    format!("`{name}` must be said"),
-                )
-                .with_help(help),
-            );
+            let path = section.path.clone();
+            self.problem_at(&path, format!("`{name}` must be said"), help);
             return T::default();
         }
         self.optional(section, name, parse).unwrap_or_default()
@@ -295,6 +286,41 @@ impl Reader {
         }
     }
 
+    /// Refuses an entry that is none of the things that a section names: one that `--set` or a
+    /// variable added though it changes only what is there, or one of `keys`, which stand one level
+    /// deeper. Returns whether it did.
+    pub(super) fn refuse_stray(
+        &mut self,
+        section: &Section<'_>,
+        entry: &Entry,
+        (noun, needed, keys): (&str, &[&str], &[&str]),
+    ) -> bool {
+        let has = |key: &&str| entry.node.get(key).is_some();
+        let path = join(&section.path, &entry.key);
+        let names =
+            || section.entries.iter().filter(|other| other.key_place.origin == Origin::File);
+        let names: Vec<&str> = names().map(|other| other.key.as_str()).collect();
+        let problem = if entry.key_place.origin != Origin::File && !needed.iter().all(has) {
+            let near = nearest(&entry.key, names.iter().copied())
+                .map_or_else(String::new, |word| format!("; did you mean `{word}`?"));
+            let help = format!(
+                "expected {}; a new {noun} is given with {}",
+                one_of(&names),
+                needed.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(" and ")
+            );
+            (format!("there is no {noun} `{}`{near}", entry.key), help)
+        } else if keys.contains(&entry.key.as_str()) && !keys.iter().any(has) {
+            let message = format!("`{}` stands where the name of an {noun} is expected", entry.key);
+            (message, format!("it is a key of an {noun}: indent it as that {noun}'s other keys"))
+        } else {
+            return false;
+        };
+        let (message, help) = problem;
+        let place = entry.key_place.clone();
+        self.problems.push(Problem::new(&path, place, message).with_help(help));
+        true
+    }
+
     /// Refuses a key where it is given.
     pub(super) fn refuse(
         &mut self,
@@ -327,6 +353,16 @@ impl Reader {
     pub(super) fn warn_at(&mut self, path: &str, message: impl Into<String>, help: &str) {
         let place = place_near(&self.places, path);
         self.warnings.push(Problem::new(path, place, message.into()).with_help(help));
+    }
+
+    /// Returns where a key was given, in words: `line 7`.
+    pub(super) fn where_is(&self, path: &str) -> String {
+        match self.places.get(path).map(|place| (&place.origin, place.line)) {
+            Some((Origin::File, line)) => format!("line {line}"),
+            Some((Origin::Variable(name), _)) => format!("environment variable {name}"),
+            Some((Origin::Option(option), _)) => format!("--set {option}"),
+            Some((Origin::Default, _)) | None => "by default".to_owned(),
+        }
     }
 
     fn value<T>(

@@ -3,6 +3,8 @@
 //! Knows nothing of what keys mean. Keeps: every node carries line and column; a document is one
 //! map; keys are scalars and unique; aliases are copied where they are used (bounded).
 
+mod mistake;
+
 use std::collections::BTreeMap;
 
 use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, ScanError, Span};
@@ -24,13 +26,14 @@ const DEPTH_MAX: usize = 64;
 /// The first syntax error, duplicate key or second document.
 pub fn parse(text: &str) -> Result<Node, Problem> {
     let mut builder =
-        Builder { events: Parser::new_from_str(text), anchors: BTreeMap::new(), nodes: 0 };
+        Builder { events: Parser::new_from_str(text), text, anchors: BTreeMap::new(), nodes: 0 };
     builder.document()
 }
 
 /// Builds nodes out of parser events.
 struct Builder<'t, I: Iterator<Item = Result<(Event<'t>, Span), ScanError>>> {
     events: I,
+    text: &'t str,
     anchors: BTreeMap<usize, Node>,
     nodes: usize,
 }
@@ -47,7 +50,13 @@ impl<'t, I: Iterator<Item = Result<(Event<'t>, Span), ScanError>>> Builder<'t, I
                     column: marker.col() + 1,
                     width: 1,
                 };
-                Err(Problem::new("", place, format!("this is not YAML: {}", error.info())))
+                let likely = mistake::likely(self.text, place.line, &error.info().to_string());
+                let message = format!("this is not YAML: {}", error.info());
+                let problem = Problem::new("", place, message);
+                Err(match likely {
+                    Some(likely) => problem.with_help(likely),
+                    None => problem,
+                })
             }
             None => Ok((Event::StreamEnd, Place::default())),
         }

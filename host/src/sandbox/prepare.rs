@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     config::{self, Environment, Loaded, report::Problem},
-    failure::Failure,
+    failure::{Exit, Failure},
     wiring::{self, gate::PluginGate, options::InputFacts, roles::Fit},
 };
 
@@ -92,12 +92,11 @@ impl Prepared {
             None => {
                 let plugin = &loaded.config.plugin;
                 let gate = PluginGate::new(&plugin.limits)?;
-                let revision = gate.load(&plugin.file, &plugin.config).map_err(|reason| {
-                    if plugin.file.exists() {
-                        Failure::configuration(reason)
-                    } else {
-                        Failure::usage(reason)
-                    }
+                let revision = gate.load(&plugin.file, &plugin.config).map_err(|error| {
+                    let problem = wiring::refused(&loaded, &error);
+                    let failure = Failure::from(loaded.problems(vec![problem]));
+                    let exit = if plugin.file.exists() { failure.exit } else { Exit::Usage };
+                    Failure { exit, ..failure }
                 })?;
                 (revision.descriptor().clone(), Function::Component(revision, gate.limits()))
             }

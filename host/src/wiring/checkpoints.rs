@@ -4,7 +4,7 @@
 //! directory: one failing disk must not take both.
 
 use std::{
-    fs,
+    fs, io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     sync::Arc,
@@ -26,6 +26,7 @@ use crate::{
     config::{
         Config, Loaded,
         model::{CheckpointConfig, LogConfig},
+        report::Problem,
     },
     failure::Failure,
 };
@@ -66,7 +67,11 @@ pub(super) fn claimed(
         Err(error @ CheckpointError::Unavailable { .. }) => {
             tracing::warn!("it is not known yet whose it is: {error}");
         }
-        Err(error) => return Err(Failure::configuration(error.to_string())),
+        Err(error) => {
+            let help = "each pipeline needs a folder of its own";
+            let problem = loaded.problem("checkpoint.store", error.to_string(), help);
+            return Err(loaded.problems(vec![problem]).into());
+        }
     }
     let before_trim = Some(before_trim(Arc::clone(loaded), checkpoint.store.clone()));
     Ok(Some(CheckpointSetup { before_trim, ..setup_of(checkpoint, store) }))
@@ -97,6 +102,44 @@ fn setup_of(checkpoint: &CheckpointConfig, store: ObjectCheckpoints) -> Checkpoi
     let (every, keep, timeout) = (checkpoint.every, checkpoint.keep, checkpoint.timeout);
     let grace = CheckpointSetup::GRACE_DEFAULT;
     CheckpointSetup { store: Arc::new(store), every, keep, timeout, grace, before_trim: None }
+}
+
+/// Returns why the configured store can never take a checkpoint; changes nothing. A store that fails
+/// in ways that pass (a full disk, a server that is away) is no fault of the configuration.
+#[must_use]
+pub(super) fn problem(loaded: &Loaded) -> Option<Problem> {
+    let folder = &loaded.config.checkpoint.as_ref()?.store;
+    let there = folder.ancestors().find(|part| part.exists()).unwrap_or(folder);
+    let (what, help) = if there.is_dir() {
+        // Without a name, so that nobody ever sees it.
+        let error = tempfile::tempfile_in(there).err().filter(is_lasting)?;
+        let help = "name a folder that this user may write to, on a disk that stays, such as \
+                    file:///mnt/checkpoints/NAME";
+        // Without the name that was tried.
+        let reason = error.get_ref().and_then(|error| error.source());
+        let reason = reason.map_or_else(|| error.to_string(), ToString::to_string);
+        (format!("nothing can be written to {}: {reason}", there.display()), help)
+    } else {
+        (format!("{} is there and is not a folder", there.display()), "name a folder of its own")
+    };
+    let what = if there == folder {
+        what
+    } else {
+        format!("the folder {} cannot be made: {what}", folder.display())
+    };
+    Some(loaded.problem("checkpoint.store", what, help))
+}
+
+fn is_lasting(error: &io::Error) -> bool {
+    use io::ErrorKind as Kind;
+    matches!(
+        error.kind(),
+        Kind::NotFound
+            | Kind::NotADirectory
+            | Kind::PermissionDenied
+            | Kind::ReadOnlyFilesystem
+            | Kind::Unsupported
+    )
 }
 
 /// Returns why the journal is not trimmed; `None` = it is, behind checkpoints.

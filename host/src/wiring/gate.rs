@@ -8,7 +8,7 @@ use dovetail_core::{
     epoch::LaneId, lane::PluginSwitch, options::OutputOptions, plugin::PluginDescriptor,
     state::StateId,
 };
-use dovetail_plugin::{Engine, Gate, GateOptions, Limits};
+use dovetail_plugin::{Engine, Gate, GateError, GateOptions, Limits};
 use dovetail_runtime::{Revision, call_time::Timed};
 
 use super::roles::{self, Fit};
@@ -49,8 +49,8 @@ impl PluginGate {
     /// # Errors
     ///
     /// Why it is refused.
-    pub fn load(&self, path: &Path, config: &str) -> Result<dovetail_plugin::Revision, String> {
-        self.gate.load(path, config).map_err(|error| format!("{}: {error}", path.display()))
+    pub fn load(&self, path: &Path, config: &str) -> Result<dovetail_plugin::Revision, GateError> {
+        self.gate.load(path, config)
     }
 
     /// Loads a component from bytes.

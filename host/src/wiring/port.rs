@@ -1,7 +1,7 @@
 //! The admin port: taken before anything else is, and who has it when it is taken.
 
 use std::{
-    fs,
+    fmt, fs,
     net::{SocketAddr, TcpListener},
     time::Duration,
 };
@@ -22,24 +22,41 @@ const LISTENING: &str = "0A";
 /// When it is taken, with what is known of who has it, or not ours to take.
 pub(super) fn bind(listen: SocketAddr) -> Result<TcpListener, Failure> {
     dovetail_admin::bind(listen).map_err(|error| {
-        let holder = holder(listen).map_or_else(String::new, |holder| format!(" ({holder})"));
+        let holder = holder(listen).map_or_else(String::new, |it| format!(" ({it} has it)"));
         Failure::configuration(format!("{error}{holder}"))
     })
 }
 
-/// Returns who listens on a port of this machine, in words, so far as can be found out.
-#[must_use]
-pub fn holder(listen: SocketAddr) -> Option<String> {
-    let process = process(listen.port());
-    let pipeline = pipeline(listen);
-    match (pipeline, process) {
-        (Some(pipeline), Some(process)) => {
-            Some(format!("the pipeline `{pipeline}` has it, {process}"))
-        }
-        (Some(pipeline), None) => Some(format!("the pipeline `{pipeline}` has it")),
-        (None, Some(process)) => Some(format!("{process} has it")),
-        (None, None) => None,
+/// Who listens on a port of this machine, so far as can be found out; at least one is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    pipeline: Option<String>,
+    process: Option<String>,
+}
+
+impl Holder {
+    /// Returns whether it is this pipeline.
+    #[must_use]
+    pub fn is(&self, pipeline: &str) -> bool {
+        self.pipeline.as_deref() == Some(pipeline)
     }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.pipeline, &self.process) {
+            (Some(pipeline), Some(process)) => write!(f, "the pipeline `{pipeline}`, {process},"),
+            (Some(pipeline), None) => write!(f, "the pipeline `{pipeline}`"),
+            (None, process) => f.write_str(process.as_deref().unwrap_or_default()),
+        }
+    }
+}
+
+/// Returns who listens on a port of this machine.
+#[must_use]
+pub fn holder(listen: SocketAddr) -> Option<Holder> {
+    let holder = Holder { pipeline: pipeline(listen), process: process(listen.port()) };
+    (holder.pipeline.is_some() || holder.process.is_some()).then_some(holder)
 }
 
 /// Asks whoever listens whether it is a pipeline.

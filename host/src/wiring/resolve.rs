@@ -56,16 +56,26 @@ impl Bench {
     /// When a process runs the pipeline, when there is no such lane, or whatever refuses a start.
     pub fn take(fitted: Fitted, lane: u16) -> Result<Self, Failure> {
         let config = fitted.loaded.config.clone();
-        let port = port::bind(config.admin_listen).map_err(|failure| running(&failure.message))?;
-        let surveyed = super::survey(fitted, Delivery::ExactlyOnce)?;
+        // Taken before anything is looked at; told only of a lane that there is.
+        let port = take_port(&config);
+        let surveyed = match (super::survey(fitted, Delivery::ExactlyOnce), &port) {
+            (Ok(surveyed), _) => surveyed,
+            // What a running pipeline holds may be what the survey failed at.
+            (Err(_), Err(taken)) => return Err(taken.clone()),
+            (Err(failure), Ok(_)) => return Err(failure),
+        };
         let Surveyed { fitted, mut backend, ground, identity, .. } = surveyed;
         if lane >= identity.lanes {
             return Err(Failure::usage(format!(
-                "there is no lane {lane}: `{}` has lanes 0 to {}",
+                "there is no lane {lane}: `{}` has {}",
                 config.pipeline,
-                identity.lanes - 1
+                match identity.lanes {
+                    1 => "lane 0 alone".to_owned(),
+                    lanes => format!("lanes 0 to {}", lanes - 1),
+                }
             )));
         }
+        let port = port?;
         let lane = LaneId(lane);
         let directory = serve::open_state(&config, &ground.cluster_id, identity.lanes)
             .map_err(|failure| running(&failure.message))?;
@@ -159,6 +169,15 @@ impl Bench {
             checkpoints: self.checkpoints.as_ref(),
         }
     }
+}
+
+/// Takes the admin port, which a running pipeline has.
+fn take_port(config: &Config) -> Result<TcpListener, Failure> {
+    port::bind(config.admin_listen).map_err(|failure| match port::holder(config.admin_listen) {
+        Some(holder) if holder.is(&config.pipeline) => running(&format!("{holder} has it open")),
+        // A stranger on the port says nothing about the pipeline.
+        _ => failure,
+    })
 }
 
 fn running(found: &str) -> Failure {

@@ -1,6 +1,6 @@
 //! What a run has done, in one line for a person.
 
-use dovetail_runtime::status::LaneView;
+use dovetail_runtime::status::{LaneView, Phase};
 
 use crate::cli::terminal;
 
@@ -15,6 +15,12 @@ pub struct Summary {
     pub dropped: u64,
     /// Dead letters, those of timers too.
     pub dead_letters: u64,
+    /// Lanes.
+    pub lanes: usize,
+    /// Those of which this process never became the owner.
+    pub unacquired: usize,
+    /// Whether every input has ended and everything is committed.
+    pub is_finished: bool,
 }
 
 impl Summary {
@@ -23,6 +29,9 @@ impl Summary {
     pub fn new(outputs: Vec<String>, lanes: &[LaneView]) -> Self {
         let mut summary = Self {
             outputs: outputs.into_iter().map(|name| (name, 0)).collect(),
+            lanes: lanes.len(),
+            unacquired: lanes.iter().filter(|lane| lane.owner.is_none()).count(),
+            is_finished: lanes.iter().all(|lane| lane.phase == Phase::Finished),
             ..Self::default()
         };
         for lane in lanes {
@@ -50,11 +59,16 @@ impl std::fmt::Display for Summary {
         if self.dead_letters > 0 {
             parts.push(terminal::count(self.dead_letters, "dead letter"));
         }
-        if self.records == 0 && parts.is_empty() {
+        if self.records == 0 && parts.is_empty() && self.is_finished {
             return f.write_str("nothing new to read");
         }
         parts.insert(0, format!("{} read", terminal::count(self.records, "record")));
-        f.write_str(&parts.join(", "))
+        f.write_str(&parts.join(", "))?;
+        match self.unacquired {
+            0 => Ok(()),
+            all if all == self.lanes => f.write_str("; no lane had been acquired yet"),
+            some => write!(f, "; {some} of {} lanes had not been acquired yet", self.lanes),
+        }
     }
 }
 
@@ -65,8 +79,19 @@ mod tests {
     #[test]
     fn what_did_not_happen_is_left_out() {
         let outputs = vec![("main".to_owned(), 2), ("unpaid".to_owned(), 0)];
-        let summary = Summary { records: 7, outputs, dropped: 0, dead_letters: 1 };
+        let summary = Summary { records: 7, outputs, dead_letters: 1, ..Summary::default() };
         assert_eq!(summary.to_string(), "7 records read, 2 to main, 1 dead letter");
-        assert_eq!(Summary::default().to_string(), "nothing new to read");
+        let finished = Summary { is_finished: true, lanes: 2, ..Summary::default() };
+        assert_eq!(finished.to_string(), "nothing new to read");
+    }
+
+    #[test]
+    fn a_stop_before_lanes_were_acquired_says_so() {
+        let stopped = Summary { lanes: 3, ..Summary::default() };
+        assert_eq!(stopped.to_string(), "0 records read");
+        let before = Summary { unacquired: 3, ..stopped.clone() };
+        assert_eq!(before.to_string(), "0 records read; no lane had been acquired yet");
+        let some = Summary { unacquired: 1, records: 5, ..stopped };
+        assert_eq!(some.to_string(), "5 records read; 1 of 3 lanes had not been acquired yet");
     }
 }

@@ -14,7 +14,7 @@ fn join(count: usize, more: &str) -> Join {
     let result =
         NAMES[..count].iter().map(|name| format!("\"{name}\":\"{name}.n\",")).collect::<String>();
     let config = format!(
-        r#"{{"inputs":[{}],"wait":20,{more}"result":{{{result}"missing":"missing"}}}}"#,
+        r#"{{"inputs":[{}],"wait":"20ms",{more}"result":{{{result}"missing":"missing"}}}}"#,
         names.join(",")
     );
     Join::new(&config).expect("the configuration is right")
@@ -53,7 +53,7 @@ fn newer_record_of_an_input_replaces_the_older_while_the_group_waits() {
 #[test]
 fn one_input_or_nine_or_the_same_twice_are_refused() {
     for inputs in ["[\"a\"]", "[\"a\",\"a\"]", "[1,2]"] {
-        assert!(Join::new(&format!(r#"{{"inputs":{inputs},"wait":1}}"#)).is_err(), "{inputs}");
+        assert!(Join::new(&format!(r#"{{"inputs":{inputs},"wait":"1ms"}}"#)).is_err(), "{inputs}");
     }
 }
 
@@ -125,7 +125,7 @@ fn partial_result_that_is_refused_is_kept_whole_and_the_group_is_decided() {
 fn open_group_keeps_its_records_under_the_names_of_their_inputs() {
     let config = |inputs: &str| {
         let result = r#"{"b":"b.n","missing":"missing"}"#;
-        format!(r#"{{"inputs":[{inputs}],"wait":20,"result":{result}}}"#)
+        format!(r#"{{"inputs":[{inputs}],"wait":"20ms","result":{result}}}"#)
     };
     let mut join = Join::new(&config(r#""a","b""#)).unwrap();
     feed(&mut join, "a", 5);

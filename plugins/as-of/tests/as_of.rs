@@ -115,7 +115,7 @@ fn behaviour_whose_result_is_refused_holds_up_nothing() {
 
 #[test]
 fn delete_is_forgotten_after_its_time() {
-    let mut join = join(r#""forget_deletes_after":100,"#);
+    let mut join = join(r#""forget_deletes_after":"100ms","#);
     dimension(&mut join, 10, Some(1));
     dimension(&mut join, 20, None);
     join.watermark(119);

@@ -16,7 +16,7 @@ fn feed(join: &mut Join, id: u32, time: i64, n: u32) {
 
 #[test]
 fn last_of_a_window_is_the_latest_by_event_time_and_comes_when_the_window_is_over() {
-    let mut join = join(r#"{"keep":"last","id":"id","size":100,"duplicates":"side_output"}"#);
+    let mut join = join(r#"{"keep":"last","id":"id","size":"100ms","duplicates":"side_output"}"#);
     feed(&mut join, 1, 10, 1);
     feed(&mut join, 1, 30, 2);
     feed(&mut join, 1, 20, 3);
@@ -42,7 +42,7 @@ fn last_of_a_window_is_the_latest_by_event_time_and_comes_when_the_window_is_ove
 
 #[test]
 fn first_of_a_window_passes_at_once_and_the_next_window_has_its_own() {
-    let mut join = join(r#"{"size":100}"#);
+    let mut join = join(r#"{"size":"100ms"}"#);
     for (time, n) in [(10, 1), (5, 2), (99, 3), (100, 4)] {
         feed(&mut join, n, time, n);
     }
@@ -65,7 +65,7 @@ fn record_beyond_the_length_of_the_first_is_new_wherever_the_watermark_is() {
 
 #[test]
 fn many_ids_of_one_window_come_in_steps() {
-    let mut join = join(r#"{"keep":"last","id":"id","size":100}"#);
+    let mut join = join(r#"{"keep":"last","id":"id","size":"100ms"}"#);
     for id in 0..1_050 {
         feed(&mut join, id, 7, id);
     }
@@ -79,7 +79,7 @@ fn spans_without_an_end_are_refused() {
         ("{}", "say either `within`"),
         (r#"{"within":"1h","size":"1h"}"#, "say either `within`"),
         (r#"{"within":"1h","keep":"last"}"#, "say `size` instead"),
-        (r#"{"size":0}"#, "`size` is at least 1 ms"),
+        (r#"{"size":"0ms"}"#, "`size` is at least 1 ms"),
     ];
     for (config, part) in refused {
         let error = Join::new(config).unwrap_err();

@@ -66,7 +66,7 @@ fn offline(records: &[Given], kind: &str, lower: i64, upper: i64) -> Vec<String>
 
 fn online(records: &[Given], kind: &str, lower: i64, upper: i64) -> (Vec<String>, u64) {
     let config = format!(
-        r#"{{"kind":"{kind}","lower":{lower},"upper":{upper},"result":{{"l":"left.n","r":"right.n"}}}}"#
+        r#"{{"kind":"{kind}","lower":"{lower}ms","upper":"{upper}ms","result":{{"l":"left.n","r":"right.n"}}}}"#
     );
     let mut join = Harness::<IntervalJoin>::new(&config).expect("the configuration is right");
     let mut order: Vec<usize> = (0..records.len()).collect();

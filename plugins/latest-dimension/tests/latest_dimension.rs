@@ -57,7 +57,7 @@ fn what_waits_is_emitted_in_time_order_when_the_dimension_comes() {
 
 #[test]
 fn what_waits_too_long_goes_to_timeouts_at_max_of_time_and_watermark_plus_wait() {
-    let mut join = join(r#""wait":100"#);
+    let mut join = join(r#""wait":"100ms""#);
     behaviour(&mut join, 50, "1");
     join.watermark(80);
     behaviour(&mut join, 60, "2");
@@ -93,7 +93,7 @@ fn without_a_result_both_records_come_out_whole_with_status_and_reason() {
 
 #[test]
 fn without_waiting_a_behaviour_is_decided_at_once() {
-    let mut join = join(r#""wait":0,"on_timeout":"emit_without""#);
+    let mut join = join(r#""wait":"0ms","on_timeout":"emit_without""#);
     behaviour(&mut join, 5, "1");
     assert_eq!(join.values("main"), [timeout("1")]);
     assert_eq!(join.rows(), 0);

@@ -195,7 +195,7 @@ fn headers_are_kept_through_waiting_and_a_restart_with_their_order() {
 
 #[test]
 fn many_payments_without_an_order_are_given_up_in_steps() {
-    let mut join = Join::new(r#"{"within":"1s","before":0,"without_order":"drop"}"#).unwrap();
+    let mut join = Join::new(r#"{"within":"1s","before":"0ms","without_order":"drop"}"#).unwrap();
     for _ in 0..1_200 {
         payment(&mut join, "x", 5);
     }

@@ -8,7 +8,7 @@ use wide_row::WideRow;
 
 type Join = Harness<WideRow>;
 
-const CONFIG: &str = r#"{"detail_id":"id","wait":10,"keep":{"header":"7d","detail":"7d"},"result":{"h":"header.n","d":"detail.n"}}"#;
+const CONFIG: &str = r#"{"detail_id":"id","wait":"10ms","keep":{"header":"7d","detail":"7d"},"result":{"h":"header.n","d":"detail.n"}}"#;
 
 fn join() -> Join {
     Join::new(CONFIG).expect("the configuration is right")

@@ -47,9 +47,11 @@ fn cut() -> impl Strategy<Value = Cut> {
 fn config(cut: Cut, more: &str) -> String {
     let window = match cut {
         Cut::Grid { size, slide, offset } => {
-            format!(r#"{{"kind":"sliding","size":{size},"slide":{slide},"offset":{offset}}}"#)
+            format!(
+                r#"{{"kind":"sliding","size":"{size}ms","slide":"{slide}ms","offset":"{offset}ms"}}"#
+            )
         }
-        Cut::Session { gap } => format!(r#"{{"kind":"session","gap":{gap}}}"#),
+        Cut::Session { gap } => format!(r#"{{"kind":"session","gap":"{gap}ms"}}"#),
         Cut::Given => r#"{"kind":"given"}"#.to_owned(),
     };
     format!(r#"{{"window":{window},{more}}}"#)
@@ -210,7 +212,7 @@ proptest! {
         cut in cut(),
     ) {
         // A record comes at most 18 ms late; a window of it closes at its own time + 8 + 11 or later.
-        let more = format!(r#""kind":"inner","allowed_lateness":12,{PAIR}"#);
+        let more = format!(r#""kind":"inner","allowed_lateness":"12ms",{PAIR}"#);
         let (results, rows) = online(&records, cut, &more);
         // A session is told by the records in it: its end may have moved meanwhile.
         let is_session = matches!(cut, Cut::Session { .. });

@@ -10,7 +10,7 @@ fn join(config: &str) -> Join {
 }
 
 const PAIRS: &str =
-    r#"{"window":{"kind":"tumbling","size":100},"result":{"l":"left.v","r":"right.v"}}"#;
+    r#"{"window":{"kind":"tumbling","size":"100ms"},"result":{"l":"left.v","r":"right.v"}}"#;
 
 fn feed(join: &mut Join, side: &str, time: i64) {
     join.record(side).key("k").time(time).value(&format!(r#"{{"v":{time}}}"#));
@@ -37,7 +37,8 @@ fn window_with_many_pairs_is_worked_through_in_steps_and_emits_each_pair_once() 
 #[test]
 fn sliding_window_keeps_a_record_once_and_the_timers_of_one_window() {
     let rows = |slide: i64| {
-        let config = format!(r#"{{"window":{{"kind":"sliding","size":100,"slide":{slide}}}}}"#);
+        let config =
+            format!(r#"{{"window":{{"kind":"sliding","size":"100ms","slide":"{slide}ms"}}}}"#);
         let mut join = join(&config);
         for time in 1_000..1_050 {
             feed(&mut join, "left", time);
@@ -51,7 +52,7 @@ fn sliding_window_keeps_a_record_once_and_the_timers_of_one_window() {
 
 #[test]
 fn groups_hold_lists_of_both_sides_in_time_order() {
-    let config = r#"{"window":{"kind":"tumbling","size":100},"emit":"groups","kind":"full","result":{"l":"left.v","r":"right.v","end":"window_end"}}"#;
+    let config = r#"{"window":{"kind":"tumbling","size":"100ms"},"emit":"groups","kind":"full","result":{"l":"left.v","r":"right.v","end":"window_end"}}"#;
     let mut join = join(config);
     for time in [7, 3] {
         feed(&mut join, "left", time);
@@ -64,7 +65,7 @@ fn groups_hold_lists_of_both_sides_in_time_order() {
 
 #[test]
 fn records_beyond_the_limit_go_to_overflow() {
-    let config = r#"{"window":{"kind":"tumbling","size":100},"max_rows_per_key":2,"kind":"left","result":{"l":"left.v"}}"#;
+    let config = r#"{"window":{"kind":"tumbling","size":"100ms"},"max_rows_per_key":2,"kind":"left","result":{"l":"left.v"}}"#;
     let mut join = join(config);
     for time in [1, 2, 3] {
         feed(&mut join, "left", time);
@@ -77,7 +78,7 @@ fn records_beyond_the_limit_go_to_overflow() {
 
 #[test]
 fn sessions_that_fired_apart_and_become_one_tell_the_pairs_between_them() {
-    let config = r#"{"window":{"kind":"session","gap":10},"allowed_lateness":100,"result":{"l":"left.v","r":"right.v"}}"#;
+    let config = r#"{"window":{"kind":"session","gap":"10ms"},"allowed_lateness":"100ms","result":{"l":"left.v","r":"right.v"}}"#;
     let mut join = join(config);
     feed(&mut join, "left", 0);
     feed(&mut join, "right", 1);
@@ -96,7 +97,7 @@ fn sessions_that_fired_apart_and_become_one_tell_the_pairs_between_them() {
 fn window_whose_result_is_refused_holds_up_no_other() {
     for lateness in [0, 30] {
         let config = format!(
-            r#"{{"window":{{"kind":"sliding","size":100,"slide":10}},"allowed_lateness":{lateness},"result":{{"l":"left.v","r":"right.v"}}}}"#
+            r#"{{"window":{{"kind":"sliding","size":"100ms","slide":"10ms"}},"allowed_lateness":"{lateness}ms","result":{{"l":"left.v","r":"right.v"}}}}"#
         );
         let mut join = join(&config);
         let large = "x".repeat(600_000);
@@ -118,7 +119,8 @@ fn window_whose_result_is_refused_holds_up_no_other() {
 
 #[test]
 fn session_whose_result_is_refused_is_closed() {
-    let config = r#"{"window":{"kind":"session","gap":10},"result":{"l":"left.v","r":"right.v"}}"#;
+    let config =
+        r#"{"window":{"kind":"session","gap":"10ms"},"result":{"l":"left.v","r":"right.v"}}"#;
     let mut join = join(config);
     let large = "x".repeat(600_000);
     for side in ["left", "right"] {
@@ -130,8 +132,7 @@ fn session_whose_result_is_refused_is_closed() {
 
 #[test]
 fn session_of_large_records_is_noted_as_told_in_steps() {
-    let config =
-        r#"{"window":{"kind":"session","gap":10},"allowed_lateness":100,"result":{"l":"left.v"}}"#;
+    let config = r#"{"window":{"kind":"session","gap":"10ms"},"allowed_lateness":"100ms","result":{"l":"left.v"}}"#;
     let mut join = join(config);
     let large = "x".repeat(900_000);
     for at in 0..45 {
@@ -147,7 +148,7 @@ fn session_of_large_records_is_noted_as_told_in_steps() {
 
 #[test]
 fn total_of_what_is_no_number_is_a_dead_letter_that_changes_nothing() {
-    let config = r#"{"window":{"kind":"tumbling","size":100},"emit":"totals","kind":"left","totals":{"sum":{"sum":"left.v"}},"result":{"sum":"sum"}}"#;
+    let config = r#"{"window":{"kind":"tumbling","size":"100ms"},"emit":"totals","kind":"left","totals":{"sum":{"sum":"left.v"}},"result":{"sum":"sum"}}"#;
     let mut join = join(config);
     feed(&mut join, "left", 1);
     join.record("left").key("k").time(2).value(r#"{"v":"many"}"#);
@@ -160,7 +161,7 @@ fn total_of_what_is_no_number_is_a_dead_letter_that_changes_nothing() {
 #[test]
 fn configurations_that_contradict_themselves_are_refused_with_the_way_out() {
     let refused = [
-        (r#"{"window":{"kind":"tumbling","size":0}}"#, "`size` is at least 1 ms"),
+        (r#"{"window":{"kind":"tumbling","size":"0ms"}}"#, "`size` is at least 1 ms"),
         (r#"{"window":{"kind":"given"},"emit":"totals"}"#, "go together"),
         (
             r#"{"window":{"kind":"given"},"emit":"totals","totals":{"n":{"sum":"left"}}}"#,

@@ -112,6 +112,11 @@ pub(crate) fn integer(event: &[Value], at: usize) -> Result<i64, String> {
     event.get(at).and_then(Value::as_i64).ok_or_else(|| format!("element {at} is no integer"))
 }
 
+/// Returns a length of time as plugins are configured with it: cases give numbers of ms.
+pub(crate) fn length(given: Value) -> Value {
+    given.as_i64().map_or(given, |ms| Value::String(format!("{ms}ms")))
+}
+
 /// Returns the text at a place of an event.
 pub(crate) fn text(event: &[Value], at: usize) -> Result<&str, String> {
     event.get(at).and_then(Value::as_str).ok_or_else(|| format!("element {at} is no text"))

@@ -23,6 +23,20 @@ use super::{
 /// The default of `time.valid`, as [`dovetail_codec::TIME_VALID_DEFAULT`].
 const TIME_VALID: &str = "2000-01-01 to 2100-01-01";
 
+/// The keys of an input.
+const KEYS: [&str; 10] = [
+    "topic",
+    "file",
+    "key",
+    "time",
+    "start",
+    "on_gap",
+    "null_key",
+    "late",
+    "broadcast",
+    "bootstrap",
+];
+
 pub(super) fn read_inputs(
     reader: &mut Reader,
     root: &mut Section<'_>,
@@ -33,14 +47,16 @@ pub(super) fn read_inputs(
         reader.problem_at("inputs", "`inputs` must be said", "name the topics or files to read");
     }
     let section = reader.section(root, "inputs");
-    section
-        .names()
-        .iter()
-        .map(|entry| {
+    let mut inputs = Vec::new();
+    for entry in section.names() {
+        let is_file = !is_kafka && entry.node.get("file").is_some();
+        let needed: &[&str] = if is_file { &["file"] } else { &["topic", "start"] };
+        if !reader.refuse_stray(&section, entry, ("input", needed, &KEYS)) {
             let mut input = reader.entry(&section, entry);
-            read_input(reader, &mut input, entry.key.clone(), is_kafka, around)
-        })
-        .collect()
+            inputs.push(read_input(reader, &mut input, entry.key.clone(), is_kafka, around));
+        }
+    }
+    inputs
 }
 
 fn read_input(

@@ -4,7 +4,7 @@ use interval_join::IntervalJoin;
 use serde_json::{Value, json};
 
 use crate::{
-    case::{Case, Failure},
+    case::{Case, Failure, length},
     joined::{Joined, LateRows, rows},
     plugins::Plugins,
 };
@@ -38,8 +38,8 @@ fn config(case: &Case) -> Value {
     };
     json!({
         "kind": kind,
-        "lower": given("lower"),
-        "upper": given("upper"),
+        "lower": given("lower").map(length),
+        "upper": given("upper").map(length),
         "lower_inclusive": given("lower_incl").unwrap_or(json!(true)),
         "upper_inclusive": given("upper_incl").unwrap_or(json!(true)),
         "result": { "l": "left.v", "r": "right.v" },

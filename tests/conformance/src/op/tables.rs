@@ -73,7 +73,7 @@ fn as_of(case: &Case, plugins: &Plugins, mode: &str, is_left: bool) -> Result<()
 /// A dimension without event times: what came last is the newest.
 fn latest(case: &Case, plugins: &Plugins, is_left: bool) -> Result<(), Failure> {
     let config = json!({
-        "wait": 0,
+        "wait": "0ms",
         "on_timeout": if is_left { "emit_without" } else { "drop" },
         "result": { "l": "behaviour.v", "r": "dimension.v" },
     });

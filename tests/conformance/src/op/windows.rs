@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use window_join::WindowJoin;
 
 use crate::{
-    case::{Case, Failure, integer},
+    case::{Case, Failure, integer, length},
     joined::{Joined, LateRows, Output, rows},
     plugins::Plugins,
 };
@@ -32,7 +32,7 @@ pub(super) fn window_assign(case: &Case) -> Result<(), Failure> {
 pub(super) fn window(case: &Case, plugins: &Plugins) -> Result<(), Failure> {
     let mut config = json!({
         "window": windows(&case.config),
-        "allowed_lateness": case.config.get("lateness").cloned().unwrap_or(json!(0)),
+        "allowed_lateness": length(case.config.get("lateness").cloned().unwrap_or(json!(0))),
         "late_firing": if case.config["purge"] == true { "new" } else { "all" },
     });
     let words = |mut result: Value| {
@@ -70,8 +70,8 @@ pub(super) fn given_windows(case: &Case, plugins: &Plugins) -> Result<(), Failur
 fn windows(config: &Value) -> Value {
     let mut windows = json!({ "kind": config["kind"] });
     for name in ["size", "slide", "gap", "offset"] {
-        if let Some(length) = config.get(name) {
-            windows[name] = length.clone();
+        if let Some(given) = config.get(name) {
+            windows[name] = length(given.clone());
         }
     }
     windows
