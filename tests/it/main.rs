@@ -19,4 +19,6 @@ mod sandbox;
 #[cfg(test)]
 mod scenarios;
 #[cfg(test)]
+mod shuffled;
+#[cfg(test)]
 mod tidy;
