@@ -138,7 +138,8 @@ fn bounds_that_leave_nothing_between_them_are_refused() {
 #[test]
 fn result_that_is_refused_costs_its_own_rows_and_no_others() {
     let result = r#","result":{"a":"left.v","b":"left.v"}}"#;
-    let config = |upper: u32| format!(r#"{{"kind":"left","lower":"0ms","upper":"{upper}ms"{result}"#);
+    let config =
+        |upper: u32| format!(r#"{{"kind":"left","lower":"0ms","upper":"{upper}ms"{result}"#);
     let mut join = Join::new(&config(10)).unwrap();
     let large = "x".repeat(600_000);
     join.record("left").key("k").time(20).value(&format!(r#"{{"v":"{large}"}}"#));

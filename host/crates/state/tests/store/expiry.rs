@@ -114,3 +114,63 @@ fn nothing_is_removed_before_an_epoch_says_what_time_it_is() {
     store.compact().unwrap();
     assert_eq!(all(&mut store).len(), 4);
 }
+
+/// Rows of an epoch, and what each has besides its key, bytes.
+const EPOCH_ROWS: usize = 4_000;
+const PAYLOAD: usize = 100;
+const EPOCHS: i64 = 250;
+
+/// Rows that nobody reads, writes or removes again; what they hold cannot be compressed.
+fn epoch_of(epoch: i64) -> Changes {
+    let mut random = u64::try_from(epoch).unwrap();
+    let mut payload = [0; PAYLOAD];
+    let mut row = |number: usize| {
+        for piece in payload.chunks_mut(8) {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            piece.copy_from_slice(&random.to_be_bytes()[..piece.len()]);
+        }
+        let key = Key::new(format!("{:016x}", random ^ number as u64).into_bytes());
+        let mut row = Vec::new();
+        state_row(Partition(0), &key, EXPIRING, b"", &mut row);
+        let value = Value { schema_version: 1, stamp: Some(epoch), payload: &payload };
+        let mut encoded = Vec::new();
+        value.encode(&mut encoded);
+        (row, Some(encoded))
+    };
+    (0..EPOCH_ROWS).map(&mut row).collect()
+}
+
+#[test]
+fn a_million_rows_that_are_never_touched_again_leave_the_disk_with_their_time() {
+    const AFTER: i64 = 10;
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(dir.path());
+    store.set_expiry(table(AFTER));
+    for epoch in 1..=EPOCHS {
+        apply(&mut store, &epoch_of(epoch), b"head", watermark(epoch));
+    }
+    let written = u64::try_from(EPOCHS).unwrap() * (EPOCH_ROWS * PAYLOAD) as u64;
+    let live = u64::try_from(AFTER).unwrap() * (EPOCH_ROWS * PAYLOAD) as u64;
+
+    // What is written compacts what was there: a good part is gone while the pipeline runs.
+    store.flush().unwrap();
+    let running = store.size().bytes;
+    assert!(running < written / 2, "{running} bytes of {written} that were written");
+
+    // Files that nothing is written into are compacted after hours; here at once.
+    store.compact().unwrap();
+    let rows = all(&mut store);
+    assert!(
+        rows.iter()
+            .all(|(row, value)| { !table(AFTER).is_row_expired(row, value, watermark(EPOCHS)) })
+    );
+    assert_eq!(rows.len(), usize::try_from(AFTER).unwrap() * EPOCH_ROWS);
+    let rested = store.size().bytes;
+    assert!(rested < 2 * live, "{rested} bytes for {live} that are alive");
+
+    apply(&mut store, &Changes::new(), b"head", watermark(EPOCHS + AFTER));
+    store.compact().unwrap();
+    assert_eq!(all(&mut store), Rows::new());
+    let gone = store.size().bytes;
+    assert!(gone < 1 << 16, "{gone} bytes for nothing");
+}
