@@ -73,7 +73,7 @@ fn entries(found: Vec<(i64, i64)>) -> Vec<i64> {
 }
 
 fn reads(config: &str) -> Harness<Reads> {
-    let mut reads = Harness::new(config).unwrap();
+    let mut reads = Harness::new(config).expect("the configuration is right");
     for time in [1, 2, 3, 10, 20] {
         tell(&mut reads, time, "put");
     }
