@@ -56,7 +56,7 @@ const BY_EVENT_TIME: [(Job, Equal); 10] = [
     (
         Job {
             name: "window-join, tumbling",
-            config: r#"{"window":{"kind":"tumbling","size":20},"kind":"full","result":{"l":"left.n","r":"right.n"}}"#,
+            config: r#"{"window":{"kind":"tumbling","size":"20ms"},"kind":"full","result":{"l":"left.n","r":"right.n"}}"#,
             open: open::<window_join::WindowJoin>,
         },
         Equal::Results,
@@ -64,7 +64,7 @@ const BY_EVENT_TIME: [(Job, Equal); 10] = [
     (
         Job {
             name: "window-join, sliding",
-            config: r#"{"window":{"kind":"sliding","size":20,"slide":5},"result":{"l":"left.n","r":"right.n"}}"#,
+            config: r#"{"window":{"kind":"sliding","size":"20ms","slide":"5ms"},"result":{"l":"left.n","r":"right.n"}}"#,
             open: open::<window_join::WindowJoin>,
         },
         Equal::Results,
@@ -72,7 +72,7 @@ const BY_EVENT_TIME: [(Job, Equal); 10] = [
     (
         Job {
             name: "window-join, sessions",
-            config: r#"{"window":{"kind":"session","gap":6},"kind":"left","result":{"l":"left.n","r":"right.n"}}"#,
+            config: r#"{"window":{"kind":"session","gap":"6ms"},"kind":"left","result":{"l":"left.n","r":"right.n"}}"#,
             open: open::<window_join::WindowJoin>,
         },
         Equal::Results,
@@ -80,7 +80,7 @@ const BY_EVENT_TIME: [(Job, Equal); 10] = [
     (
         Job {
             name: "interval-join, full",
-            config: r#"{"kind":"full","lower":-5,"upper":10,"result":{"l":"left.n","r":"right.n"}}"#,
+            config: r#"{"kind":"full","lower":"-5ms","upper":"10ms","result":{"l":"left.n","r":"right.n"}}"#,
             open: open::<interval_join::IntervalJoin>,
         },
         Equal::Results,
@@ -88,7 +88,7 @@ const BY_EVENT_TIME: [(Job, Equal); 10] = [
     (
         Job {
             name: "interval-join, anti",
-            config: r#"{"kind":"anti","lower":-5,"upper":10,"result":{"l":"left.n"}}"#,
+            config: r#"{"kind":"anti","lower":"-5ms","upper":"10ms","result":{"l":"left.n"}}"#,
             open: open::<interval_join::IntervalJoin>,
         },
         Equal::Results,

@@ -89,7 +89,7 @@ fn spans_without_an_end_are_refused() {
 
 #[test]
 fn last_record_that_is_refused_costs_no_other_of_its_window() {
-    let mut join = join(r#"{"keep":"last","id":"id","size":100}"#);
+    let mut join = join(r#"{"keep":"last","id":"id","size":"100ms"}"#);
     for (id, size) in [(1, 5), (2, 1 << 20), (3, 5)] {
         let value = format!(r#"{{"id":{id},"n":"{}"}}"#, "x".repeat(size));
         join.record("records").key("k").time(10).value(&value);

@@ -287,8 +287,7 @@ fn the_benchmarks_configuration_gives_its_output_format() {
 
 #[test]
 fn large_dimension_settles_what_waits_in_smaller_steps() {
-    let config =
-        r#"{"wait":100,"reemit_on_update":1000,"result":{"b":"behaviour.b","d":"dimension.d"}}"#;
+    let config = r#"{"wait":"100ms","reemit_on_update":"1s","result":{"b":"behaviour.b","d":"dimension.d"}}"#;
     let mut join = Harness::<LatestDimension>::new(config).unwrap();
     for _ in 0..30 {
         join.record("behaviour").key("k").time(10).value(r#"{"b":1}"#);

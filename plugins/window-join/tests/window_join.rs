@@ -190,7 +190,7 @@ fn records_without_event_time_are_dead_letters_and_deletes_are_counted() {
 #[test]
 fn large_records_are_paired_in_smaller_steps() {
     let mut join = join(
-        r#"{"kind":"full","window":{"kind":"tumbling","size":10},"result":{"l":"left.v","r":"right.v"}}"#,
+        r#"{"kind":"full","window":{"kind":"tumbling","size":"10ms"},"result":{"l":"left.v","r":"right.v"}}"#,
     );
     let large = "x".repeat(900_000);
     for side in ["left", "right"] {
