@@ -1,14 +1,15 @@
 //! Goal: what users of other systems reported as lost, stuck or growing (pains P05, P28, P31 and
 //! P39) does not happen here. Method: each report's input, through the binary and a broker.
 
+use std::fs;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dovetail_tests::broker::{Client, Record};
 use serde_json::Value;
 
 use crate::host_process::{AtStep, Host, LIMIT, Pipeline, dovetail, wait_for_status, wait_until};
-use crate::host_stream::{BASE, key_in, order, payment, value};
+use crate::host_stream::{BASE, Feed, Random, Stream, key_in, order, payment, value};
 
 const SECOND: i64 = 1_000;
 const HOUR: i64 = 3_600_000;
@@ -198,4 +199,57 @@ fn a_call_longer_than_a_transaction_may_last_costs_its_lane_nothing_else() {
     assert_eq!((of("1"), of("7")), (1, meanwhile));
     let dead = client.read_committed(&pipeline.topic("dead-letters")).unwrap();
     assert_eq!((dead.len(), dead[0].value_text().as_str()), (1, "loop"));
+}
+
+/// Pain P39.
+#[test]
+fn a_restore_longer_than_a_transaction_may_last_costs_its_lane_nothing_else() {
+    const RESTORE: Duration = Duration::from_secs(20);
+    /// Records of each topic that come at once.
+    const PIECE: usize = 20;
+    let pipeline = Pipeline::create(2);
+    let text = with_store(&pipeline, "").replace("_timeout: 10s", "_timeout: 8s");
+    let file = pipeline.file("pipeline.yaml", &text);
+    let stream = Stream::generate(&mut Random::new(), 12_000, 5, 2);
+    let mut feed = Feed::new(&pipeline, &stream);
+    let mut followed = pipeline.client.follow(&pipeline.topic("results")).unwrap();
+    let host = Host::start(&file);
+    feed.piece(1_000);
+    assert!(followed.read(500, LIMIT).unwrap(), "{}", host.text());
+    entries_in_a_checkpoint(&host, &file);
+    host.kill();
+
+    fs::remove_dir_all(pipeline.path("state/lane-000")).unwrap();
+    let slow = AtStep { step: "fetched", count: 1, signal: "WAIT", after: RESTORE };
+    let host = Host::start_at_step(&file, &slow);
+    host.wait_for("restoring from the checkpoint store");
+    let (begin, admin) = (Instant::now(), host.admin());
+    let mut rounds = 0;
+    let mut of_other = 0;
+    loop {
+        feed.piece(PIECE);
+        // The other lane goes on meanwhile.
+        wait_until("a result of the other lane", || {
+            followed.read(followed.records.len() + 1, Duration::from_millis(50)).unwrap();
+            let count = followed.records.iter().filter(|record| record.partition == 1).count();
+            std::mem::replace(&mut of_other, count) < count
+        });
+        rounds += 1;
+        if wait_for_status(&admin, |_| true)["lanes"][0]["phase"] == "running" {
+            break;
+        }
+    }
+    assert!(begin.elapsed() > RESTORE - Duration::from_secs(1), "{:?}", begin.elapsed());
+    assert!(rounds > 20, "{rounds} rounds");
+    feed.rest();
+    assert!(followed.read(stream.results.len(), LIMIT).unwrap(), "{}", host.text());
+    pipeline.client.wait_for(&pipeline.topic("late"), stream.late.len(), LIMIT).unwrap();
+    let status = wait_for_status(&admin, |_| true);
+    for lane in status["lanes"].as_array().unwrap() {
+        assert_eq!(lane["recoveries"], 0, "{status:#}");
+    }
+    assert!(!host.text().contains("in doubt"), "{}", host.text());
+    host.stop();
+    let read = |name| pipeline.client.read_committed(&pipeline.topic(name)).unwrap();
+    stream.check(&read("results"), &read("late"));
 }

@@ -188,13 +188,13 @@ struct Said {
     has_ended: bool,
 }
 
-/// A signal that a process sends itself once it has reported a step that often.
+/// What a process does once it has reported a step that often: sends itself a signal, or waits.
 #[derive(Debug, Clone)]
 pub(crate) struct AtStep {
     pub(crate) step: &'static str,
     /// From 1 on, over all lanes of the process.
     pub(crate) count: u64,
-    /// `KILL` or `STOP`.
+    /// `KILL` or `STOP`; `WAIT`: the thread that has reported stands for as long as `after` says.
     pub(crate) signal: &'static str,
     /// How long after the report; zero: before the next step begins.
     pub(crate) after: Duration,

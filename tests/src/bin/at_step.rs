@@ -1,16 +1,18 @@
-//! The binary `dovetail` with all of its wiring, that sends itself a signal at a step it reports.
+//! The binary `dovetail` with all of its wiring, that sends itself a signal at a step it reports, or
+//! takes its time there.
 //!
-//! Goal: a process dies or stands still exactly between two steps of a commit, without a hook in
-//! the product. Method: the host says at level trace which step is done (field `step`); here
+//! Goal: a process dies or stands still exactly between two steps of a commit, or one of its threads
+//! is slow in one, without a hook in the product. Method: the host says at level trace which step is done (field `step`); here
 //! another subscriber listens, on the very thread that does the next step.
 //!
 //! `DOVETAIL_AT_STEP=STEP:COUNT:SIGNAL:MICROSECONDS`: which report of that step it is, which signal
-//! is sent (KILL or STOP), and how long after.
+//! is sent (KILL or STOP), and how long after. With WAIT in place of a signal the thread that
+//! reports stands for so long.
 
 use std::fmt::Debug;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use signal_hook::consts::signal::{SIGKILL, SIGSTOP};
@@ -42,7 +44,8 @@ fn main() -> Result<ExitCode> {
 struct AtStep {
     step: String,
     left: AtomicU64,
-    signal: i32,
+    /// `None`: the thread waits.
+    signal: Option<i32>,
     after: Duration,
 }
 
@@ -53,9 +56,10 @@ impl AtStep {
             bail!("expected {VARIABLE}=STEP:COUNT:SIGNAL:MICROSECONDS, found {text:?}");
         };
         let signal = match signal {
-            "KILL" => SIGKILL,
-            "STOP" => SIGSTOP,
-            other => bail!("expected KILL or STOP, found {other:?}"),
+            "KILL" => Some(SIGKILL),
+            "STOP" => Some(SIGSTOP),
+            "WAIT" => None,
+            other => bail!("expected KILL, STOP or WAIT, found {other:?}"),
         };
         let left = AtomicU64::new(count.parse().context("read the count")?);
         let after = Duration::from_micros(after.parse().context("read the microseconds")?);
@@ -70,7 +74,11 @@ impl<S: Subscriber> Layer<S> for AtStep {
         if !names.is_found || self.left.fetch_sub(1, Ordering::Relaxed) != 1 {
             return;
         }
-        let (signal, after) = (self.signal, self.after);
+        let after = self.after;
+        let Some(signal) = self.signal else {
+            wait(after);
+            return;
+        };
         if after.is_zero() {
             send(signal);
         } else {
@@ -80,6 +88,13 @@ impl<S: Subscriber> Layer<S> for AtStep {
                 send(signal);
             });
         }
+    }
+}
+
+fn wait(duration: Duration) {
+    let begin = Instant::now();
+    while let Some(left) = duration.checked_sub(begin.elapsed()) {
+        std::thread::park_timeout(left);
     }
 }
 
