@@ -351,6 +351,12 @@ impl Lane {
         );
     }
 
+    /// Returns its number.
+    #[must_use]
+    pub fn id(&self) -> LaneId {
+        self.lane
+    }
+
     /// Returns the last committed epoch.
     #[must_use]
     pub fn epoch(&self) -> Option<Epoch> {

@@ -1,9 +1,10 @@
 //! Our transport alone: what the host could do if a join cost nothing.
 //!
-//! `transport BOOTSTRAP DIM BEH OUT MARK [follow [MS]]` reads two topics in lanes, writes one 170-byte
-//! record and 100 bytes of journal per record and commits every MS (100) ms, exactly once. MARK is
-//! written at the first record: "epoch-ms cpu-seconds". Without `follow` it ends when every
-//! partition is at its end and prints one JSON line; with it, it runs until it is ended.
+//! `transport BOOTSTRAP DIM BEH OUT MARK [follow [MS [LANES]]]` reads two topics in LANES (2 per core)
+//! lanes, writes one 170-byte record and 100 bytes of journal per record and commits every MS (100)
+//! ms, exactly once. MARK is written at the first record: "epoch-ms cpu-seconds". Without `follow`
+//! it ends when every partition is at its end and prints one JSON line; with it, it runs until it
+//! is ended.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "standard output is the result")]
 #![expect(
     clippy::cast_precision_loss,
@@ -45,7 +46,7 @@ const PREFETCH_BYTES: usize = 64 << 20;
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [brokers, dim, beh, out, mark, rest @ ..] = arguments.as_slice() else {
-        eprintln!("usage: transport BOOTSTRAP DIM BEH OUT MARK [follow [MS]]");
+        eprintln!("usage: transport BOOTSTRAP DIM BEH OUT MARK [follow [MS [LANES]]]");
         return ExitCode::from(2);
     };
     let follow = rest.first().is_some_and(|word| word == "follow");
@@ -54,7 +55,12 @@ fn main() -> ExitCode {
         eprintln!("MS should be a number of milliseconds");
         return ExitCode::from(2);
     };
-    match run(brokers, [dim, beh], out, mark, (follow, every)) {
+    let lanes = rest.get(2).map(|text| text.parse()).transpose();
+    let Ok(lanes) = lanes else {
+        eprintln!("LANES should be a number");
+        return ExitCode::from(2);
+    };
+    match run(brokers, [dim, beh], out, mark, (follow, every), lanes) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");
@@ -69,12 +75,13 @@ fn run(
     output: &str,
     mark: &str,
     (follow, every): (bool, Duration),
+    lanes: Option<u16>,
 ) -> Result<(), Failure> {
     let connection = Connection { brokers: brokers.to_owned(), ..Connection::default() };
     let cluster = Cluster::connect(&connection)?;
     let partitions = cluster.topic(inputs[0])?.ok_or("the first topic does not exist")?.partitions;
     let cores = u16::try_from(thread::available_parallelism()?.get())?;
-    let lanes = partitions.min(2 * cores);
+    let lanes = partitions.min(lanes.unwrap_or(2 * cores)).max(1);
     let pipeline = format!("transport-{}", SystemClock.read());
     cluster.ensure_journal(&journal_topic(&pipeline), lanes)?;
     let written = |topic: &str| OutputTopic {

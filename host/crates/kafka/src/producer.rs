@@ -33,6 +33,8 @@ const DRAIN_STEP: Duration = Duration::from_millis(100);
 /// A clock of the broker may differ from ours by this much, in ms.
 const CLOCK_DIFFERENCE_MS: i64 = 60_000;
 
+const STEP_DONE: &str = "a step of a commit is done";
+
 /// The partition that the key decides.
 const BY_KEY: i32 = -1;
 
@@ -222,7 +224,8 @@ impl LaneProducer {
             self.send(&self.journal, record, None, deadline, reports)?;
         }
         self.drain(deadline, reports)?;
-        self.trace(epoch, "journal");
+        let bytes: usize = transaction.chunks.iter().map(Vec::len).sum();
+        trace!(lane = self.partition, epoch, step = "journal", bytes, "{STEP_DONE}");
         let left = deadline.saturating_duration_since(Instant::now());
         self.call("adding the offsets", |c| c.send_offsets(&offsets, &self.group, left))?;
         self.trace(epoch, "offsets");
@@ -238,7 +241,7 @@ impl LaneProducer {
 
     /// Says which step of an epoch's commit the broker has acknowledged.
     fn trace(&self, epoch: u64, step: &str) {
-        trace!(lane = self.partition, epoch, step, "a step of a commit is done");
+        trace!(lane = self.partition, epoch, step, "{STEP_DONE}");
     }
 
     fn offsets(&self, transaction: &Transaction<'_>) -> Result<Offsets, LogError> {

@@ -120,13 +120,15 @@ pub fn upload(
     let manifest = manifest(head, files, context);
     check_kept(store, &manifest)?;
     let manifest = publish(store, manifest)?;
-    trace_step(context.lane, "published");
+    tracing::trace!(lane = context.lane.0, step = "published", new_bytes, "{STEP_DONE}");
     Ok(Uploaded { manifest, new_bytes })
 }
 
+const STEP_DONE: &str = "a step of a checkpoint is done";
+
 /// Says which step of a checkpoint or of a restore is done.
-fn trace_step(lane: LaneId, step: &str) {
-    tracing::trace!(lane = lane.0, step, "a step of a checkpoint is done");
+pub(crate) fn trace_step(lane: LaneId, step: &str) {
+    tracing::trace!(lane = lane.0, step, "{STEP_DONE}");
 }
 
 /// Returns the newest checkpoint of an earlier process that can be read. Whatever an older one shares

@@ -19,7 +19,7 @@ use dovetail_core::{
 };
 
 use crate::{
-    checkpoint::{TidyError, Uploaded},
+    checkpoint::{TidyError, Uploaded, trace_step},
     checkpointer::{Answer, Job, Task},
     setup::{CheckpointSetup, Names},
     status::{CheckpointShown, CheckpointView},
@@ -149,6 +149,7 @@ impl Checkpointing {
                 return true;
             }
             self.stage = Stage::Freezing;
+            trace_step(self.lane, "freezing");
         }
         if matches!(self.stage, Stage::Freezing) {
             match lane.freeze() {

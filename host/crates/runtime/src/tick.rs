@@ -265,8 +265,8 @@ fn execute_one(
         Effect::Applied(report) => {
             let (journal_next, commit_ms) = turning.last_commit;
             let at = clock.read();
-            let epoch = report.epoch.map(|epoch| epoch.0);
-            tracing::trace!(epoch, step = "applied", "an epoch is applied to keyed state");
+            let (lane, epoch) = (turning.lane.id().0, report.epoch.map(|epoch| epoch.0));
+            tracing::trace!(lane, epoch, step = "applied", "an epoch is applied to keyed state");
             turning.committed.push(Committed { report, journal_next, commit_ms, at });
         }
         Effect::Stop(cause) => return Some(TickOutcome::Stop(cause)),

@@ -1,6 +1,5 @@
 //! Topics, producers and consumers, set up the same way for every command.
 
-use crate::stream::PARTITIONS;
 use anyhow::{Context as _, Result};
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
@@ -50,12 +49,12 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-pub(crate) fn create_topics(brokers: &str, names: &[&str]) -> Result<()> {
+pub(crate) fn create_topics(brokers: &str, names: &[&str], partitions: u16) -> Result<()> {
     let admin: AdminClient<DefaultClientContext> = client(brokers).create()?;
     let topics: Vec<_> = names
         .iter()
         .map(|name| {
-            NewTopic::new(name, PARTITIONS, TopicReplication::Fixed(1))
+            NewTopic::new(name, partitions.into(), TopicReplication::Fixed(1))
                 .set("message.timestamp.type", "CreateTime")
         })
         .collect();
@@ -99,10 +98,14 @@ pub(crate) fn consumer(brokers: &str, isolation: &str) -> Result<BaseConsumer> {
 }
 
 /// Reads every partition of `topic` from its beginning.
-pub(crate) fn assign_from_beginning(consumer: &BaseConsumer, topic: &str) -> Result<()> {
+pub(crate) fn assign_from_beginning(
+    consumer: &BaseConsumer,
+    topic: &str,
+    partitions: u16,
+) -> Result<()> {
     let mut list = TopicPartitionList::new();
-    for partition in 0..PARTITIONS {
-        list.add_partition_offset(topic, partition, Offset::Beginning)?;
+    for partition in 0..partitions {
+        list.add_partition_offset(topic, partition.into(), Offset::Beginning)?;
     }
     consumer.assign(&list).context("assign the partitions")
 }
@@ -130,8 +133,8 @@ pub(crate) fn drain(producer: &BaseProducer) {
 }
 
 /// The sum of the end offsets that a consumer of this isolation level sees.
-pub(crate) fn end_offsets(consumer: &BaseConsumer, topic: &str) -> i64 {
-    (0..PARTITIONS)
+pub(crate) fn end_offsets(consumer: &BaseConsumer, topic: &str, partitions: u16) -> i64 {
+    (0..i32::from(partitions))
         .map(|partition| {
             consumer.fetch_watermarks(topic, partition, REQUEST_LIMIT).map_or(0, |(_, end)| end)
         })

@@ -1,6 +1,6 @@
 //! What a correct join makes of the stream: counts, and a checksum that does not depend on order.
 
-use crate::stream::{Event, campaign, never_has_dimension};
+use crate::stream::{Event, Workload, campaign};
 
 /// Sums over the events generated so far.
 #[derive(Default)]
@@ -12,12 +12,12 @@ pub(crate) struct Expectation {
 }
 
 impl Expectation {
-    pub(crate) fn add(&mut self, event: &Event) {
+    pub(crate) fn add(&mut self, workload: &Workload, event: &Event) {
         match event {
             Event::Dimension { .. } => self.dimensions += 1,
             Event::Behaviour { key, id, .. } => {
                 self.behaviours += 1;
-                let (status, campaign) = if never_has_dimension(*key) {
+                let (status, campaign) = if workload.never_has_dimension(*key) {
                     self.timeouts += 1;
                     ("TIMEOUT", String::new())
                 } else {
@@ -60,8 +60,9 @@ mod tests {
     #[test]
     fn published_figures_and_this_generator_agree_on_the_expected_output() {
         let mut expectation = Expectation::default();
-        for event in Stream::new(42, 5_000_000, 7_200_000) {
-            expectation.add(&event);
+        let workload = Workload::default();
+        for event in Stream::new(workload, 42, 5_000_000, 7_200_000) {
+            expectation.add(&workload, &event);
         }
         assert_eq!(
             expectation.json_members(),

@@ -2,7 +2,7 @@
 
 use crate::broker::{assign_from_beginning, consumer, member, wall_clock_ms};
 use crate::process::load_average;
-use crate::stream::{KEYS, dimension_comes_late, never_has_dimension};
+use crate::stream::Workload;
 use anyhow::{Context, Result};
 use rdkafka::message::Message;
 use std::fs::File;
@@ -14,6 +14,7 @@ const SLOT_MS: u64 = 250;
 
 /// The arguments of `latency`.
 pub(crate) struct Latency<'a> {
+    pub(crate) workload: Workload,
     pub(crate) brokers: &'a str,
     pub(crate) output: &'a str,
     pub(crate) seconds: u64,
@@ -49,7 +50,7 @@ impl Slot {
 /// Latency = moment of visibility − produce time, of ordinary keys only.
 pub(crate) fn latency(arguments: &Latency<'_>) -> Result<()> {
     let consumer = consumer(arguments.brokers, arguments.isolation)?;
-    assign_from_beginning(&consumer, arguments.output)?;
+    assign_from_beginning(&consumer, arguments.output, arguments.workload.partitions)?;
     let mut series = File::create(arguments.series)
         .with_context(|| format!("create the series file {}", arguments.series))?;
     let mut samples: Vec<u32> = Vec::new();
@@ -64,7 +65,7 @@ pub(crate) fn latency(arguments: &Latency<'_>) -> Result<()> {
         }
         let Some(Ok(message)) = message else { continue };
         let json = std::str::from_utf8(message.payload().unwrap_or_default()).unwrap_or("");
-        let Some(produced_at_ms) = produce_time_of_ordinary_key(json) else {
+        let Some(produced_at_ms) = produce_time_of_ordinary_key(&arguments.workload, json) else {
             continue;
         };
         let age = now.saturating_sub(produced_at_ms);
@@ -94,12 +95,9 @@ pub(crate) fn latency(arguments: &Latency<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Keys that wait for their dimension, or for the flush, say nothing about latency.
-fn produce_time_of_ordinary_key(json: &str) -> Option<u64> {
+/// When the record was produced that led to this result, ms; `None` where that says nothing.
+fn produce_time_of_ordinary_key(workload: &Workload, json: &str) -> Option<u64> {
     let key: u64 =
         member(json, "\"user_id\"").get(1..).and_then(|digits| digits.parse().ok()).unwrap_or(0);
-    if never_has_dimension(key) || dimension_comes_late(key) || key >= KEYS {
-        return None;
-    }
-    Some(member(json, "\"pt\"").parse().unwrap_or(0))
+    workload.is_ordinary(key).then(|| member(json, "\"pt\"").parse().unwrap_or(0))
 }

@@ -2,7 +2,7 @@
 
 use crate::broker::{create_topics, drain, pause, producer, send, wall_clock_ms};
 use crate::expectation::Expectation;
-use crate::stream::{Event, Stream, preload_count};
+use crate::stream::{Event, Stream, Workload};
 use anyhow::Result;
 use rdkafka::producer::BaseProducer;
 use std::time::{Duration, Instant};
@@ -14,6 +14,7 @@ const BEFORE_MIX: Duration = Duration::from_secs(3);
 
 /// Where the stream goes.
 pub(crate) struct Inputs<'a> {
+    pub(crate) workload: Workload,
     pub(crate) brokers: &'a str,
     pub(crate) dimensions: &'a str,
     pub(crate) behaviours: &'a str,
@@ -40,8 +41,9 @@ impl<'a> Sender<'a> {
     }
 
     fn send(&mut self, event: &Event, produced_at_ms: u64) {
-        self.expectation.add(event);
-        let address = event.encode(produced_at_ms, &mut self.buffer);
+        let workload = &self.inputs.workload;
+        self.expectation.add(workload, event);
+        let address = event.encode(workload, produced_at_ms, &mut self.buffer);
         self.bytes += self.buffer.len();
         let topic =
             if address.is_dimension { self.inputs.dimensions } else { self.inputs.behaviours };
@@ -57,11 +59,12 @@ impl<'a> Sender<'a> {
 
 /// All of the stream, as fast as the broker takes it.
 pub(crate) fn load(inputs: &Inputs<'_>, count: u64, seed: u64, span_s: u64) -> Result<()> {
-    create_topics(inputs.brokers, &[inputs.dimensions, inputs.behaviours])?;
+    let topics = [inputs.dimensions, inputs.behaviours];
+    create_topics(inputs.brokers, &topics, inputs.workload.partitions)?;
     let mut sender = Sender::new(inputs, "20")?;
     let start = Instant::now();
     let mut sent = 0_u64;
-    for event in Stream::new(seed, count, span_s * 1000) {
+    for event in Stream::new(inputs.workload, seed, count, span_s * 1000) {
         sender.send(&event, NO_PRODUCE_TIME_MS);
         sent += 1;
         if sent.is_multiple_of(1000) {
@@ -82,8 +85,8 @@ pub(crate) fn load(inputs: &Inputs<'_>, count: u64, seed: u64, span_s: u64) -> R
 ///
 /// Event time runs at wall speed in the mix; no timer fires before the flush.
 pub(crate) fn pace(inputs: &Inputs<'_>, rate: u64, seconds: u64, seed: u64) -> Result<()> {
-    let count = preload_count() + rate * seconds;
-    let mut stream = Stream::new(seed, count, count * 1000 / rate);
+    let count = inputs.workload.preload_count() + rate * seconds;
+    let mut stream = Stream::new(inputs.workload, seed, count, count * 1000 / rate);
     let mut sender = Sender::new(inputs, "5")?;
     let mut sent = 0_u64;
     let mut start = None;

@@ -18,12 +18,15 @@ mod expectation;
 mod latency;
 mod load;
 mod process;
+mod steps;
 mod stream;
 mod verify;
 mod wait;
 
 use anyhow::{Context, Result, bail};
 use std::process::ExitCode;
+
+use crate::stream::Workload;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -37,14 +40,16 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &[String]) -> Result<()> {
+    let (workload, arguments) = workload(arguments)?;
     let (command, rest) = arguments.split_first().context("see README.md for the commands")?;
-    let a = Arguments(rest);
+    let a = Arguments(rest, workload);
     match command.as_str() {
-        "topics" => broker::create_topics(a.text(0)?, &a.texts_from(1)),
+        "topics" => broker::create_topics(a.text(0)?, &a.texts_from(1), workload.partitions),
         "delete" => broker::delete_topics(a.text(0)?, &a.texts_from(1)),
         "load" => load::load(&a.inputs()?, a.number(3)?, a.number(4)?, a.number(5)?),
         "pace" => load::pace(&a.inputs()?, a.number(3)?, a.number(4)?, a.number(5)?),
         "wait" => wait::wait(&wait::Wait {
+            partitions: workload.partitions,
             brokers: a.text(0)?,
             output: a.text(1)?,
             expected: a.number(2)? as i64,
@@ -54,8 +59,11 @@ fn run(arguments: &[String]) -> Result<()> {
             broker: a.text(6)?,
             limit_s: a.number(7)?,
         }),
-        "verify" => verify::verify(a.text(0)?, a.text(1)?, a.number(2)?, a.text(3)?),
+        "verify" => {
+            verify::verify(workload.partitions, a.text(0)?, a.text(1)?, a.number(2)?, a.text(3)?)
+        }
         "latency" => latency::latency(&latency::Latency {
+            workload,
             brokers: a.text(0)?,
             output: a.text(1)?,
             seconds: a.number(2)?,
@@ -64,6 +72,7 @@ fn run(arguments: &[String]) -> Result<()> {
             series: a.text(5)?,
             label: a.text(6)?,
         }),
+        "steps" => steps::steps(a.text(0)?, a.number(1)?),
         "cpu" => {
             let pid = a.text(0)?;
             println!("{:.2} {}", process::cpu_seconds(pid), process::peak_rss_mb(pid));
@@ -73,8 +82,33 @@ fn run(arguments: &[String]) -> Result<()> {
     }
 }
 
+/// Takes what comes before the command: what the stream is about.
+fn workload(arguments: &[String]) -> Result<(Workload, &[String])> {
+    let (mut workload, mut rest) = (Workload::default(), arguments);
+    while let [option, others @ ..] = rest {
+        let value = || others.first().with_context(|| format!("{option} needs a number"));
+        let taken = match option.as_str() {
+            "--keys" => {
+                workload.keys = value()?.parse().context("read --keys")?;
+                1
+            }
+            "--partitions" => {
+                workload.partitions = value()?.parse().context("read --partitions")?;
+                1
+            }
+            "--no-dimensions" => {
+                workload.has_dimensions = false;
+                0
+            }
+            _ => break,
+        };
+        rest = &others[taken..];
+    }
+    Ok((workload, rest))
+}
+
 /// What follows the command, read by position.
-struct Arguments<'a>(&'a [String]);
+struct Arguments<'a>(&'a [String], Workload);
 
 impl<'a> Arguments<'a> {
     fn text(&self, index: usize) -> Result<&'a str> {
@@ -92,6 +126,7 @@ impl<'a> Arguments<'a> {
 
     fn inputs(&self) -> Result<load::Inputs<'a>> {
         Ok(load::Inputs {
+            workload: self.1,
             brokers: self.text(0)?,
             dimensions: self.text(1)?,
             behaviours: self.text(2)?,

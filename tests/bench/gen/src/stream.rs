@@ -4,37 +4,63 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fmt::Write;
 
-/// Ordinary keys; the flush at the end uses one more per partition.
-pub(crate) const KEYS: u64 = 200_000;
-/// Partitions of every topic.
-pub(crate) const PARTITIONS: i32 = 4;
 /// Event time of event 0, in ms.
 const START_MS: u64 = 1_700_000_000_000;
 /// Records are at most this much behind the newest, in ms.
 const OUT_OF_ORDERNESS_MS: u64 = 5_000;
 /// The flush lies this far behind the last event, in ms: every timer is due by then.
 const FLUSH_AFTER_MS: u64 = 7_200_000;
-/// A prime that does not divide `KEYS`: its multiples visit every key once.
+/// A prime that does not divide the number of keys: its multiples visit every key once.
 const SCATTER: u64 = 104_729;
 
-/// 0.5 % of the keys never get a dimension, so their behaviours time out.
-pub(crate) fn never_has_dimension(key: u64) -> bool {
-    key < KEYS && key.is_multiple_of(200)
+/// What the stream is about. The default is what the published figures were measured with.
+#[derive(Clone, Copy)]
+pub(crate) struct Workload {
+    /// Ordinary keys; the flush at the end uses one more per partition. No multiple of 104,729.
+    pub(crate) keys: u64,
+    /// Partitions of every topic.
+    pub(crate) partitions: u16,
+    /// Whether dimensions come before the flush at all: without them every behaviour waits, and
+    /// all of them time out at once.
+    pub(crate) has_dimensions: bool,
 }
 
-/// For 5 % of the keys the first behaviour comes before the dimension.
-pub(crate) fn dimension_comes_late(key: u64) -> bool {
-    key % 20 == 1
+impl Default for Workload {
+    fn default() -> Self {
+        Workload { keys: 200_000, partitions: 4, has_dimensions: true }
+    }
+}
+
+impl Workload {
+    /// 0.5 % of the keys never get a dimension, so their behaviours time out.
+    pub(crate) fn never_has_dimension(&self, key: u64) -> bool {
+        key < self.keys && (!self.has_dimensions || key.is_multiple_of(200))
+    }
+
+    /// For 5 % of the keys the first behaviour comes before the dimension.
+    pub(crate) fn dimension_comes_late(&self, key: u64) -> bool {
+        self.has_dimensions && key % 20 == 1
+    }
+
+    /// Whether a result says how long records take: what waits for its dimension, or for the
+    /// flush, does not.
+    pub(crate) fn is_ordinary(&self, key: u64) -> bool {
+        key < self.keys && !self.never_has_dimension(key) && !self.dimension_comes_late(key)
+    }
+
+    /// How many first dimensions come before the mix.
+    pub(crate) fn preload_count(&self) -> u64 {
+        (0..self.keys).filter(|key| self.is_ordinary(*key)).count() as u64
+    }
+
+    fn partition(&self, key: u64) -> i32 {
+        (key % u64::from(self.partitions)) as i32
+    }
 }
 
 /// A function of the key alone, so that the expected output does not depend on versions.
 pub(crate) fn campaign(key: u64) -> String {
     format!("c{:04}", key.wrapping_mul(2_654_435_761) % 1000)
-}
-
-/// How many first dimensions come before the mix.
-pub(crate) const fn preload_count() -> u64 {
-    KEYS - KEYS / 20 - KEYS / 200
 }
 
 /// One record to be produced; times in ms.
@@ -58,7 +84,12 @@ impl Event {
     }
 
     /// Writes the value into `buffer`; `produced_at_ms` lets a reader measure latency.
-    pub(crate) fn encode(&self, produced_at_ms: u64, buffer: &mut String) -> Address {
+    pub(crate) fn encode(
+        &self,
+        workload: &Workload,
+        produced_at_ms: u64,
+        buffer: &mut String,
+    ) -> Address {
         buffer.clear();
         let written = match self {
             Event::Dimension { key, version, tag, time } => write!(
@@ -78,7 +109,7 @@ impl Event {
             Event::Dimension { key, .. } => (true, *key),
             Event::Behaviour { key, .. } => (false, *key),
         };
-        Address { is_dimension, partition: (key % PARTITIONS as u64) as i32, key }
+        Address { is_dimension, partition: workload.partition(key), key }
     }
 }
 
@@ -99,8 +130,9 @@ impl Random {
     }
 }
 
-/// `count` events over `span_ms` of event time, then four flush pairs far in the future.
+/// `count` events over `span_ms` of event time, then a flush pair per partition far in the future.
 pub(crate) struct Stream {
+    workload: Workload,
     random: Random,
     count: u64,
     index: u64,
@@ -117,15 +149,17 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    pub(crate) fn new(seed: u64, count: u64, span_ms: u64) -> Self {
+    pub(crate) fn new(workload: Workload, seed: u64, count: u64, span_ms: u64) -> Self {
+        let Workload { keys, partitions, .. } = workload;
         Stream {
+            workload,
             random: Random(seed),
             count,
             index: 0,
             span_ms,
-            version: vec![0; KEYS as usize + PARTITIONS as usize],
+            version: vec![0; keys as usize + usize::from(partitions)],
             due: BinaryHeap::new(),
-            scheduled: vec![false; KEYS as usize],
+            scheduled: vec![false; keys as usize],
             next_id: 0,
             visited: 0,
             flushed: 0,
@@ -134,7 +168,7 @@ impl Stream {
 
     /// Whether the first dimensions are still being sent.
     pub(crate) fn is_preloading(&self) -> bool {
-        self.visited < KEYS
+        self.visited < self.workload.keys
     }
 
     fn elapsed_ms(&self) -> u64 {
@@ -161,7 +195,7 @@ impl Stream {
     }
 
     fn behaviour(&mut self, key: u64) -> Event {
-        if dimension_comes_late(key) && !self.scheduled[key as usize] {
+        if self.workload.dimension_comes_late(key) && !self.scheduled[key as usize] {
             self.scheduled[key as usize] = true;
             let per_minute = (u128::from(self.count) * 60_000 / u128::from(self.span_ms)) as u64;
             let per_minute = per_minute.max(1);
@@ -181,9 +215,9 @@ impl Stream {
     /// The first dimension of every ordinary key, in a scattered order.
     fn preload(&mut self) -> Option<Event> {
         while self.is_preloading() {
-            let key = self.visited.wrapping_mul(SCATTER) % KEYS;
+            let key = self.visited.wrapping_mul(SCATTER) % self.workload.keys;
             self.visited += 1;
-            if !never_has_dimension(key) && !dimension_comes_late(key) {
+            if self.workload.is_ordinary(key) {
                 return Some(self.dimension(key));
             }
         }
@@ -205,7 +239,7 @@ impl Stream {
         if self.index >= self.count {
             return None;
         }
-        let key = self.random.below(KEYS);
+        let key = self.random.below(self.workload.keys);
         if self.random.below(4) == 0 && self.version[key as usize] > 0 {
             Some(self.dimension(key))
         } else {
@@ -215,10 +249,10 @@ impl Stream {
 
     /// One dimension and one behaviour per partition, two hours later.
     fn flush(&mut self) -> Option<Event> {
-        if self.flushed >= 2 * PARTITIONS as u64 {
+        if self.flushed >= 2 * u64::from(self.workload.partitions) {
             return None;
         }
-        let key = KEYS + self.flushed / 2;
+        let key = self.workload.keys + self.flushed / 2;
         let time = START_MS + self.span_ms.max(self.elapsed_ms()) + FLUSH_AFTER_MS;
         self.flushed += 1;
         if self.flushed % 2 == 1 {
@@ -251,7 +285,7 @@ mod tests {
         let mut h = 0xcbf2_9ce4_8422_2325_u64;
         let mut buffer = String::new();
         for event in stream {
-            let address = event.encode(7, &mut buffer);
+            let address = event.encode(&Workload::default(), 7, &mut buffer);
             let head = format!("{} {} ", address.partition, address.is_dimension);
             let time = event.time().to_le_bytes();
             for byte in head.bytes().chain(time).chain(buffer.bytes()) {
@@ -263,6 +297,9 @@ mod tests {
 
     #[test]
     fn same_seed_gives_the_bytes_that_the_published_figures_were_measured_with() {
-        assert_eq!(fingerprint(Stream::new(42, 500_000, 720_000)), 0xeaf7_6946_8d75_10f7);
+        assert_eq!(
+            fingerprint(Stream::new(Workload::default(), 42, 500_000, 720_000)),
+            0xeaf7_6946_8d75_10f7
+        );
     }
 }

@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 
 /// Reads until nothing has come for two seconds; prints what was found and whether it is right.
 pub(crate) fn verify(
+    partitions: u16,
     brokers: &str,
     output: &str,
     expected_count: u64,
     expected_sum: &str,
 ) -> Result<()> {
     let consumer = consumer(brokers, "read_committed")?;
-    assign_from_beginning(&consumer, output)?;
+    assign_from_beginning(&consumer, output, partitions)?;
     let (mut outputs, mut timeouts, mut sum) = (0_u64, 0_u64, 0_u64);
     let mut times_seen: HashMap<u64, u32> = HashMap::new();
     let mut last = Instant::now();

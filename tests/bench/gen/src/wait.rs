@@ -11,6 +11,7 @@ const QUIET_MS: u64 = 2500;
 
 /// The arguments of `wait`.
 pub(crate) struct Wait<'a> {
+    pub(crate) partitions: u16,
     pub(crate) brokers: &'a str,
     pub(crate) output: &'a str,
     pub(crate) expected: i64,
@@ -85,7 +86,7 @@ fn last_record(
     let mut end = -1_i64;
     let mut sample = Sample { at_ms: wall_clock_ms(), ..Sample::default() };
     loop {
-        let now = end_offsets(committed, arguments.output);
+        let now = end_offsets(committed, arguments.output, arguments.partitions);
         if now != end {
             end = now;
             sample = Sample {
@@ -97,7 +98,7 @@ fn last_record(
         let is_quiet = wall_clock_ms() - sample.at_ms > QUIET_MS;
         if end >= arguments.expected
             && is_quiet
-            && end_offsets(uncommitted, arguments.output) == end
+            && end_offsets(uncommitted, arguments.output, arguments.partitions) == end
         {
             return Ok(sample);
         }
