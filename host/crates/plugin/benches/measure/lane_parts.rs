@@ -10,6 +10,10 @@ use dovetail_core::{
 };
 use dovetail_plugin::Revision;
 
+/// The allocator that the host's binary has.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// Returns a context for a revision over a store.
 pub(crate) fn context(revision: &Revision, store: Box<dyn StateStore>) -> Box<Context> {
     let descriptor = revision.descriptor().clone();
