@@ -15,7 +15,7 @@
 
 wit_bindgen::generate!({
     path: "../wit/v1",
-    world: "plugin",
+    world: "broadcast-plugin",
     pub_export_macro: true,
     export_macro_name: "export_world",
     default_bindings_module: "dovetail_sdk::bindings",

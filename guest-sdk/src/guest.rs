@@ -17,12 +17,17 @@ use crate::{
 /// A plugin whose type is forgotten, so that one static serves every plugin.
 trait Handlers {
     fn process_element(&mut self, record: Record<'_>, context: &mut Context<'_>) -> Result;
+    fn process_broadcast(&mut self, record: Record<'_>, context: &mut Context<'_>) -> Result;
     fn on_timer(&mut self, timer: Timer, context: &mut Context<'_>) -> Result;
 }
 
 impl<P: Plugin> Handlers for P {
     fn process_element(&mut self, record: Record<'_>, context: &mut Context<'_>) -> Result {
         Plugin::process_element(self, record, context)
+    }
+
+    fn process_broadcast(&mut self, record: Record<'_>, context: &mut Context<'_>) -> Result {
+        Plugin::process_broadcast(self, record, context)
     }
 
     fn on_timer(&mut self, timer: Timer, context: &mut Context<'_>) -> Result {
@@ -74,6 +79,16 @@ impl<P: Plugin> bindings::Guest for Exported<P> {
         let record = Record { input: Input(input), value: value.as_deref(), time };
         let mut context = Context::new(Host::new(), time);
         with_instance(|plugin| plugin.process_element(record, &mut context))
+    }
+
+    fn process_broadcast(
+        input: u32,
+        value: Option<Vec<u8>>,
+        time: Option<i64>,
+    ) -> std::result::Result<(), String> {
+        let record = Record { input: Input(input), value: value.as_deref(), time };
+        let mut context = Context::new(Host::new(), time);
+        with_instance(|plugin| plugin.process_broadcast(record, &mut context))
     }
 
     fn on_timer(

@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, marker::PhantomData};
 use bytes::Bytes;
 use dovetail_core::{
     epoch::{Attempt, LaneId, Owner, codec},
-    identity::{Identity, InputIdentity, states_of},
+    identity::{BROADCAST, Identity, InputIdentity, states_of},
     key::{Key, KeyType},
     lane::{Effect, EpochReport, Event, Lane, LaneParts, Start},
     log::{
@@ -438,7 +438,8 @@ fn identity(descriptor: &PluginDescriptor) -> Identity {
         name: name.clone(),
         topic: name.clone(),
         partitions: 1,
-        key_type: KeyType::String.name().to_owned(),
+        key_type: if descriptor.is_broadcast(name) { BROADCAST } else { KeyType::String.name() }
+            .to_owned(),
     });
     Identity {
         pipeline: "test".to_owned(),
@@ -459,12 +460,17 @@ fn options(descriptor: &PluginDescriptor) -> LaneOptions {
     let input = |name: &String| InputOptions {
         name: name.clone(),
         topic: name.clone(),
-        watermark: WatermarkRule::Told,
+        watermark: if descriptor.is_broadcast(name) {
+            WatermarkRule::None
+        } else {
+            WatermarkRule::Told
+        },
         idle_after: None,
         max_future_skew: None,
         skew_reference: SkewReference::Clock,
         late: LatePolicy::Process,
         null_key: NullKeyPolicy::Process,
+        is_broadcast: descriptor.is_broadcast(name),
     };
     let late = descriptor.outputs.iter().position(|name| name == "late");
     LaneOptions {

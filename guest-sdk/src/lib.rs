@@ -86,8 +86,11 @@ pub use self::{
     hash::{HashMap, HashSet},
     headers::{Header, HeaderNames, KeptHeaders},
     plugin::{Plugin, Record, Timer, TimerDomain},
-    setup::{Description, Expiry, Setup, StateBuilder},
-    state::{EntryKey, EventTimeBuffer, ListState, MapState, Slot, ValueState},
+    setup::{BroadcastStateBuilder, Description, Expiry, Setup, StateBuilder},
+    state::{
+        BroadcastMap, BroadcastValue, EntryKey, EventTimeBuffer, ListState, MapState, Slot,
+        ValueState,
+    },
 };
 #[cfg(not(target_arch = "wasm32"))]
 pub use self::{

@@ -15,7 +15,7 @@ use dovetail_core::{
     context::{Context as Core, Subject},
     plugin::{
         CallFailure, CallResult, Expiry, ExpiryDomain, FailureKind, MatchFunction,
-        MetricDescriptor, MetricKind, PluginDescriptor, StateDescriptor, StateKind,
+        MetricDescriptor, MetricKind, PluginDescriptor, StateDescriptor, StateKind, StateScope,
     },
     timers::TimerDomain as CoreDomain,
 };
@@ -76,18 +76,32 @@ impl<P: Plugin> NativePlugin<P> {
     }
 }
 
-impl<P: Plugin + Send> MatchFunction for NativePlugin<P> {
-    fn process_element(&mut self, context: Box<Core>) -> (Box<Core>, CallResult) {
+impl<P: Plugin> NativePlugin<P> {
+    fn record(
+        &mut self,
+        context: Box<Core>,
+        handler: fn(&mut P, Record<'_>, &mut Context<'_>) -> Result,
+    ) -> (Box<Core>, CallResult) {
         self.call(context, |plugin, core| {
             let (input, value, time) = match &core.current().subject {
                 Subject::Record { role, record, time, .. } => (*role, record.value.clone(), *time),
                 Subject::None | Subject::Timer { .. } => {
-                    return Err(Error::new("process_element was called without a record"));
+                    return Err(Error::new("a record's handler was called without a record"));
                 }
             };
             let record = Record { input: Input(input), value: value.as_deref(), time };
-            plugin.process_element(record, &mut Context::new(Host::new(core), time))
+            handler(plugin, record, &mut Context::new(Host::new(core), time))
         })
+    }
+}
+
+impl<P: Plugin + Send> MatchFunction for NativePlugin<P> {
+    fn process_element(&mut self, context: Box<Core>) -> (Box<Core>, CallResult) {
+        self.record(context, P::process_element)
+    }
+
+    fn process_broadcast(&mut self, context: Box<Core>) -> (Box<Core>, CallResult) {
+        self.record(context, P::process_broadcast)
     }
 
     fn on_timer(&mut self, context: Box<Core>) -> (Box<Core>, CallResult) {
@@ -163,6 +177,10 @@ impl From<Description> for PluginDescriptor {
                 setup::Kind::Value => StateKind::Value,
                 setup::Kind::Map => StateKind::Map,
             },
+            scope: match state.scope {
+                setup::Scope::Keyed => StateScope::Keyed,
+                setup::Scope::Broadcast => StateScope::Broadcast,
+            },
             schema_version: state.schema_version,
             expiry: state.expiry.map(|expiry| Expiry {
                 after: expiry.after_ms,
@@ -183,6 +201,7 @@ impl From<Description> for PluginDescriptor {
         });
         Self {
             inputs: description.inputs,
+            broadcast: description.broadcast,
             outputs: description.outputs,
             states: states.collect(),
             metrics: metrics.collect(),

@@ -1,11 +1,16 @@
 //! What a plugin author implements.
 //!
-//! Invariant: a plugin is a function of (record or timer, keyed state). What it keeps in its own
+//! Invariant: a plugin is a function of (record or timer, state). What it keeps in its own
 //! fields besides handles and configuration is lost whenever the host renews the instance.
 
 use serde::de::DeserializeOwned;
 
-use crate::{context::Context, error::Result, handles::Input, setup::Setup};
+use crate::{
+    context::Context,
+    error::{Error, Result},
+    handles::Input,
+    setup::Setup,
+};
 
 /// A match function.
 ///
@@ -30,6 +35,18 @@ pub trait Plugin: Sized + 'static {
     /// Undoes everything this call did. The record is tried once more and then kept as a dead
     /// letter with the error's text.
     fn process_element(&mut self, record: Record<'_>, context: &mut Context<'_>) -> Result;
+
+    /// Handles a record of an input that [`Setup::broadcast_input`] declared: every lane handles each
+    /// of them once, before its next record of another input. It reads and writes broadcast state,
+    /// emits, logs and measures; keyed state and timers end the call. The default refuses.
+    ///
+    /// # Errors
+    ///
+    /// As [`Plugin::process_element`], in this lane alone.
+    fn process_broadcast(&mut self, record: Record<'_>, context: &mut Context<'_>) -> Result {
+        let _ = (record, context);
+        Err(Error::new("this plugin declares a broadcast input and does not handle its records"))
+    }
 
     /// Handles a timer of the current key.
     ///

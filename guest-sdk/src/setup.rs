@@ -11,7 +11,9 @@ use crate::{
     handles::{Counter, Gauge, Histogram, Input, Output},
     join::VersionedTable,
     plugin::Plugin,
-    state::{EntryKey, EventTimeBuffer, ListState, MapState, ValueState},
+    state::{
+        BroadcastMap, BroadcastValue, EntryKey, EventTimeBuffer, ListState, MapState, ValueState,
+    },
 };
 
 /// What a plugin says of itself for one configuration, as the host reads it.
@@ -19,6 +21,8 @@ use crate::{
 pub struct Description {
     version: u32,
     pub(crate) inputs: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) broadcast: Vec<String>,
     pub(crate) outputs: Vec<String>,
     pub(crate) states: Vec<DescribedState>,
     pub(crate) metrics: Vec<DescribedMetric>,
@@ -28,6 +32,8 @@ pub struct Description {
 pub(crate) struct DescribedState {
     pub(crate) name: String,
     pub(crate) kind: Kind,
+    #[serde(skip_serializing_if = "Scope::is_keyed")]
+    pub(crate) scope: Scope,
     pub(crate) schema_version: u16,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) expiry: Option<Expiry>,
@@ -38,6 +44,19 @@ pub(crate) struct DescribedState {
 pub(crate) enum Kind {
     Value,
     Map,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Scope {
+    Keyed,
+    Broadcast,
+}
+
+impl Scope {
+    fn is_keyed(&self) -> bool {
+        *self == Self::Keyed
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -109,6 +128,7 @@ impl Setup {
         let description = Description {
             version: 1,
             inputs: Vec::new(),
+            broadcast: Vec::new(),
             outputs: Vec::new(),
             states: Vec::new(),
             metrics: Vec::new(),
@@ -121,6 +141,13 @@ impl Setup {
         Input(place(&mut self.description.inputs, name))
     }
 
+    /// Declares an input role whose records every lane gets, for [`Plugin::process_broadcast`]; asked
+    /// for twice it is the same. The pipeline file says `broadcast: true` of it.
+    pub fn broadcast_input(&mut self, name: &str) -> Input {
+        place(&mut self.description.broadcast, name);
+        self.input(name)
+    }
+
     /// Declares an output; asked for twice it is the same.
     pub fn output(&mut self, name: &str) -> Output {
         Output(place(&mut self.description.outputs, name))
@@ -130,6 +157,13 @@ impl Setup {
     /// when the plugin changes.
     pub fn state(&mut self, name: &str) -> StateBuilder<'_> {
         StateBuilder { setup: self, name: name.to_owned(), schema_version: 1, expiry: None }
+    }
+
+    /// Declares a named state that is the same for every key: written while broadcast records are
+    /// handled, read by every handler. It does not expire.
+    pub fn broadcast_state(&mut self, name: &str) -> BroadcastStateBuilder<'_> {
+        let StateBuilder { setup, name, schema_version, .. } = self.state(name);
+        BroadcastStateBuilder { setup, name, schema_version }
     }
 
     /// Declares a counter.
@@ -161,6 +195,18 @@ impl Setup {
 
     pub(crate) fn has_input(&self, name: &str) -> bool {
         self.description.inputs.iter().any(|input| input == name)
+    }
+
+    fn declare(&mut self, state: DescribedState) -> u32 {
+        let name = &state.name;
+        if self.description.states.iter().any(|known| known.name == *name) {
+            self.problems.push(format!("state `{name}` is declared twice"));
+        }
+        if state.expiry.is_some_and(|expiry| expiry.after_ms < 1) {
+            self.problems.push(format!("state `{name}`: an expiry is at least 1 ms"));
+        }
+        self.description.states.push(state);
+        number(self.description.states.len() - 1)
     }
 
     fn finish(self) -> Result<Description> {
@@ -251,14 +297,41 @@ impl StateBuilder<'_> {
 
     fn declare(self, kind: Kind) -> u32 {
         let Self { setup, name, schema_version, expiry } = self;
-        if setup.description.states.iter().any(|state| state.name == name) {
-            setup.problems.push(format!("state `{name}` is declared twice"));
-        }
-        if expiry.is_some_and(|expiry| expiry.after_ms < 1) {
-            setup.problems.push(format!("state `{name}`: an expiry is at least 1 ms"));
-        }
-        setup.description.states.push(DescribedState { name, kind, schema_version, expiry });
-        number(setup.description.states.len() - 1)
+        setup.declare(DescribedState { name, kind, scope: Scope::Keyed, schema_version, expiry })
+    }
+}
+
+/// Declares one broadcast state.
+#[derive(Debug)]
+pub struct BroadcastStateBuilder<'s> {
+    setup: &'s mut Setup,
+    name: String,
+    schema_version: u16,
+}
+
+impl BroadcastStateBuilder<'_> {
+    /// Says which version of its type the plugin writes, as [`StateBuilder::schema_version`].
+    #[must_use]
+    pub fn schema_version(self, version: u16) -> Self {
+        Self { schema_version: version, ..self }
+    }
+
+    /// One value.
+    #[must_use]
+    pub fn value<T>(self) -> BroadcastValue<T> {
+        BroadcastValue::new(self.declare(Kind::Value))
+    }
+
+    /// Entries, ordered by their keys.
+    #[must_use]
+    pub fn map<K: EntryKey, V>(self) -> BroadcastMap<K, V> {
+        BroadcastMap::new(self.declare(Kind::Map))
+    }
+
+    fn declare(self, kind: Kind) -> u32 {
+        let Self { setup, name, schema_version } = self;
+        let scope = Scope::Broadcast;
+        setup.declare(DescribedState { name, kind, scope, schema_version, expiry: None })
     }
 }
 
@@ -304,6 +377,25 @@ mod tests {
                 r#"{"after_ms":1000,"domain":"event","refresh":"read_and_write"}},"#,
                 r#"{"name":"rows","kind":"map","schema_version":2}],"#,
                 r#""metrics":[{"name":"matched","kind":"counter"}]}"#
+            )
+        );
+    }
+
+    #[test]
+    fn broadcast_inputs_and_states_are_named_in_the_description() {
+        let mut setup = Setup::new();
+        let orders = setup.input("orders");
+        let rules = setup.broadcast_input("rules");
+        assert_eq!(rules, setup.broadcast_input("rules"));
+        assert_ne!(rules, orders);
+        let _rules = setup.broadcast_state("rules").schema_version(2).map::<u8, u8>();
+        let json = setup.finish().unwrap().to_json();
+        assert_eq!(
+            json,
+            concat!(
+                r#"{"version":1,"inputs":["orders","rules"],"broadcast":["rules"],"outputs":[],"#,
+                r#""states":[{"name":"rules","kind":"map","scope":"broadcast","schema_version":2}],"#,
+                r#""metrics":[]}"#
             )
         );
     }

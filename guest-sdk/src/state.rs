@@ -1,8 +1,9 @@
-//! Keyed state of the current key, with types.
+//! Keyed state of the current key, and broadcast state, with types.
 //!
 //! Values are written with [`crate::codec`], entry keys with [`EntryKey`]. Every read and write
 //! crosses to the host, so a handler reads once what it needs and writes it back once.
 
+mod broadcast;
 mod buffer;
 mod entry_key;
 mod list;
@@ -16,6 +17,7 @@ use std::{
 use serde::{Serialize, de::DeserializeOwned};
 
 pub use self::{
+    broadcast::{BroadcastMap, BroadcastValue},
     buffer::{EventTimeBuffer, Slot},
     entry_key::EntryKey,
     list::ListState,
@@ -24,6 +26,7 @@ use crate::{
     codec::{decode, encode},
     context::Context,
     error::{Error, Result},
+    imports::Page,
 };
 
 /// Most entries asked for in one page.
@@ -176,16 +179,7 @@ impl<K: EntryKey, V: Serialize + DeserializeOwned> MapState<K, V> {
     ) -> Result<bool> {
         let (from, to) = (&bounds.from, bounds.to.as_deref());
         let (entries, has_more) = context.host.scan(self.state, from, to, after.as_deref(), limit);
-        for (entry, value) in &entries {
-            let key = K::decode(&mut entry.as_slice());
-            let key = key.ok_or_else(|| {
-                let wanted = std::any::type_name::<K>();
-                Error::new(format!("a map entry {entry:02x?} is not a {wanted}"))
-            })?;
-            found.push((key, decode(value)?));
-        }
-        *after = entries.into_iter().next_back().map(|(entry, _)| entry);
-        Ok(has_more && after.is_some())
+        take_page((entries, has_more), after, found)
     }
 }
 
@@ -213,6 +207,24 @@ impl<K: EntryKey, V> MapState<K, V> {
     pub fn clear(&self, context: &mut Context<'_>) {
         context.host.remove_range(self.state, &[], None);
     }
+}
+
+/// Decodes a page; returns whether more may follow behind `after`.
+fn take_page<K: EntryKey, V: DeserializeOwned>(
+    (entries, has_more): Page,
+    after: &mut Option<Vec<u8>>,
+    found: &mut Vec<(K, V)>,
+) -> Result<bool> {
+    for (entry, value) in &entries {
+        let key = K::decode(&mut entry.as_slice());
+        let key = key.ok_or_else(|| {
+            let wanted = std::any::type_name::<K>();
+            Error::new(format!("a map entry {entry:02x?} is not a {wanted}"))
+        })?;
+        found.push((key, decode(value)?));
+    }
+    *after = entries.into_iter().next_back().map(|(entry, _)| entry);
+    Ok(has_more && after.is_some())
 }
 
 /// A range of entries as the interface takes it.

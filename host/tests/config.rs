@@ -251,6 +251,41 @@ fn inputs_that_could_never_meet_are_refused() {
 }
 
 #[test]
+fn a_broadcast_input_needs_neither_key_nor_time() {
+    let rules = "  rules: { topic: rules, broadcast: true, start: earliest, on_gap: earliest }\n";
+    let text = KAFKA.replace("  clicks:\n", &format!("{rules}  clicks:\n"));
+    let text = text.replace("behaviour: clicks }", "behaviour: clicks, rules: rules }");
+    let loaded = load(&text).unwrap();
+    let input = &loaded.config.inputs[1];
+    assert!(input.is_broadcast && input.time.is_none() && input.format.time.is_none());
+    assert!(!loaded.config.inputs[0].is_broadcast);
+    assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
+    let keyed = "rules, key: { from: value, path: $.n, type: integer }, time: { from: timestamp }";
+    let input = &load(&text.replace("{ topic: rules", &format!("{{ topic: {keyed}"))).unwrap();
+    assert!(input.config.inputs[1].format.time.is_some() && input.config.inputs[1].time.is_none());
+}
+
+#[test]
+fn options_that_mean_nothing_for_a_broadcast_input_are_refused_by_name() {
+    let text = FILES.replace(
+        "plugin:",
+        "  rules:
+    file: rules.ndjson
+    broadcast: true
+    late: drop
+    null_key: drop
+    time: { from: value, path: $.ts, out_of_orderness: 1s, idle_after: 5s, max_future_skew: 1h }
+plugin:",
+    );
+    let said = refusal(&text);
+    for option in ["late", "null_key", "out_of_orderness", "idle_after", "max_future_skew"] {
+        assert_says(&said, &[&format!("`{option}` is for keyed inputs")]);
+    }
+    let said = refusal(&FILES.replace("    key:", "    broadcast: true\n    key:"));
+    assert_says(&said, &["every input is `broadcast: true`", "at least one input without it"]);
+}
+
+#[test]
 fn late_side_output_needs_an_output_late() {
     let text = KAFKA.replace("  late: { topic: late-clicks }\n", "");
     assert_says(&refusal(&text), &["`late: side_output` needs an output `late`"]);

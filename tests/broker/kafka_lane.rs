@@ -44,6 +44,7 @@ impl Lane {
             partition,
             start: Start::Earliest,
             on_gap: dovetail_core::log::gap::OnGap::Fail,
+            is_broadcast: false,
         };
         let written = |topic: &String| OutputTopic {
             topic: topic.clone(),

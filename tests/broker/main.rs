@@ -9,6 +9,8 @@ mod fixture;
 #[cfg(test)]
 mod host_admin;
 #[cfg(test)]
+mod host_broadcast;
+#[cfg(test)]
 mod host_checkpoints;
 #[cfg(test)]
 mod host_clock;

@@ -62,6 +62,7 @@ fn every_join_runs_on_the_same_few_records() {
         ("wide-row", "7 records read, 6 to main"),
         ("all-of", "10 records read, 4 to main, 2 to unused"),
         ("dedupe", "4 records read, 3 to main, 1 to duplicates"),
+        ("dynamic-rules", "11 records read, 3 to main, 2 to unmatched"),
     ];
     for (name, summary) in expected {
         let part = said.split(&format!("\n{name}: ")).nth(1).unwrap_or_default();

@@ -93,6 +93,11 @@ fn cases_of_wide_row_hold_on_every_engine() {
 }
 
 #[test]
+fn cases_of_dynamic_rules_hold_on_every_engine() {
+    hold_everywhere("plugins/dynamic-rules", &native::<dynamic_rules::DynamicRules>());
+}
+
+#[test]
 fn known_pains_of_joins_are_none_here() {
     hold_everywhere("tests/scenarios/pains", &native::<order_payment::OrderPayment>());
 }

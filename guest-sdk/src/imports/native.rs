@@ -1,7 +1,7 @@
 //! The imports natively: the call context of core, the same that a host gives a component.
 
 use dovetail_core::{
-    context::{Context as Core, ContextError, LogLevel, emit::OutputKey},
+    context::{Context as Core, ContextError, LogLevel, emit::OutputKey, keyed::Page as CorePage},
     plugin::{CallFailure, FailureKind},
     record::{Header as CoreHeader, Headers},
     timers::TimerDomain,
@@ -35,6 +35,12 @@ fn allowed<T>(answer: Result<T, ContextError>) -> T {
     })
 }
 
+fn page(page: CorePage) -> Page {
+    let entries = page.entries.into_iter();
+    let entries = entries.map(|(entry, value)| (entry.to_vec(), value.to_vec())).collect();
+    (entries, page.has_more)
+}
+
 impl<'a> Host<'a> {
     pub(crate) fn new(core: &'a mut Core) -> Self {
         Self(core)
@@ -60,14 +66,38 @@ impl<'a> Host<'a> {
         after: Option<&[u8]>,
         limit: u32,
     ) -> Page {
-        let page = allowed(self.0.state_scan(state, from, to, after, limit));
-        let entries = page.entries.into_iter();
-        let entries = entries.map(|(entry, value)| (entry.to_vec(), value.to_vec())).collect();
-        (entries, page.has_more)
+        page(allowed(self.0.state_scan(state, from, to, after, limit)))
     }
 
     pub(crate) fn remove_range(&mut self, state: u32, from: &[u8], to: Option<&[u8]>) {
         allowed(self.0.state_remove_range(state, from, to));
+    }
+
+    pub(crate) fn broadcast_get(&mut self, state: u32, entry: &[u8]) -> Option<Vec<u8>> {
+        allowed(self.0.broadcast_get(state, entry)).map(|value| value.to_vec())
+    }
+
+    pub(crate) fn broadcast_scan(
+        &mut self,
+        state: u32,
+        from: &[u8],
+        to: Option<&[u8]>,
+        after: Option<&[u8]>,
+        limit: u32,
+    ) -> Page {
+        page(allowed(self.0.broadcast_scan(state, from, to, after, limit)))
+    }
+
+    pub(crate) fn broadcast_put(&mut self, state: u32, entry: &[u8], value: &[u8]) {
+        allowed(self.0.broadcast_put(state, entry, value));
+    }
+
+    pub(crate) fn broadcast_remove(&mut self, state: u32, entry: &[u8]) {
+        allowed(self.0.broadcast_remove(state, entry));
+    }
+
+    pub(crate) fn broadcast_remove_range(&mut self, state: u32, from: &[u8], to: Option<&[u8]>) {
+        allowed(self.0.broadcast_remove_range(state, from, to));
     }
 
     pub(crate) fn register_event_time_timer(&mut self, time: i64, tag: u64) {

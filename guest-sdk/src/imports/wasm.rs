@@ -46,6 +46,34 @@ impl Host<'_> {
         wit::state::remove_range(state, from, to);
     }
 
+    pub(crate) fn broadcast_get(&mut self, state: u32, entry: &[u8]) -> Option<Vec<u8>> {
+        wit::broadcast_state::get(state, entry)
+    }
+
+    pub(crate) fn broadcast_scan(
+        &mut self,
+        state: u32,
+        from: &[u8],
+        to: Option<&[u8]>,
+        after: Option<&[u8]>,
+        limit: u32,
+    ) -> Page {
+        let page = wit::broadcast_state::scan(state, from, to, after, limit);
+        (page.entries, page.has_more)
+    }
+
+    pub(crate) fn broadcast_put(&mut self, state: u32, entry: &[u8], value: &[u8]) {
+        wit::broadcast_state::put(state, entry, value);
+    }
+
+    pub(crate) fn broadcast_remove(&mut self, state: u32, entry: &[u8]) {
+        wit::broadcast_state::remove(state, entry);
+    }
+
+    pub(crate) fn broadcast_remove_range(&mut self, state: u32, from: &[u8], to: Option<&[u8]>) {
+        wit::broadcast_state::remove_range(state, from, to);
+    }
+
     pub(crate) fn register_event_time_timer(&mut self, time: i64, tag: u64) {
         wit::timers::register_event_time_timer(time, tag);
     }

@@ -344,8 +344,10 @@ fn count(
     let head = database.head().map_err(|error| failed(&error))?.unwrap_or_default();
     let clocks = codec::decode_stored(&head).map_err(|error| failed(&error))?.record.clocks();
     let states = &manifest.identity.states;
-    let mut counts: Vec<(String, u64)> =
-        states.iter().map(|it| (format!("{} {}", kind_name(it.kind), it.name), 0)).collect();
+    let mut counts: Vec<(String, u64)> = states
+        .iter()
+        .map(|it| (format!("{} {}", kind_name(it.scope, it.kind), it.name), 0))
+        .collect();
     let (event, processing) = (counts.len(), counts.len() + 1);
     counts.push(("event timers".to_owned(), 0));
     counts.push(("processing timers".to_owned(), 0));
@@ -355,7 +357,7 @@ fn count(
             (Some(state), _) => Some(usize::from(state.0)),
             (None, Some((TimerDomain::Event, _))) => Some(event),
             (None, Some(_)) => Some(processing),
-            (None, None) => None,
+            (None, None) => row::parse_broadcast_row(row).map(|(state, _)| usize::from(state.0)),
         };
         if let Some((_, count)) = place.and_then(|place| counts.get_mut(place)) {
             *count += 1;

@@ -115,6 +115,7 @@ fn as_json(artifact: &Artifact, revision: Option<&dovetail_plugin::Revision>) ->
     if let Some(revision) = revision {
         let descriptor = revision.descriptor();
         value["inputs"] = json!(descriptor.inputs);
+        value["broadcast"] = json!(descriptor.broadcast);
         value["outputs"] = json!(descriptor.outputs);
         value["states"] = descriptor
             .states
@@ -122,7 +123,7 @@ fn as_json(artifact: &Artifact, revision: Option<&dovetail_plugin::Revision>) ->
             .map(|state| {
                 json!({
                     "name": state.name,
-                    "kind": kind_name(state.kind),
+                    "kind": kind_name(state.scope, state.kind),
                     "schema_version": state.schema_version,
                     "expiry": expiry(state),
                 })
@@ -146,12 +147,15 @@ fn as_text(artifact: &Artifact, revision: Option<&dovetail_plugin::Revision>) ->
     let Some(revision) = revision else { return text };
     let descriptor = revision.descriptor();
     text.push_str(&format!("inputs     {}\n", descriptor.inputs.join(", ")));
+    if !descriptor.broadcast.is_empty() {
+        text.push_str(&format!("broadcast  {}\n", descriptor.broadcast.join(", ")));
+    }
     text.push_str(&format!("outputs    {}\n", descriptor.outputs.join(", ")));
     for state in &descriptor.states {
         text.push_str(&format!(
             "state      {}: {}, schema version {}{}\n",
             state.name,
-            kind_name(state.kind),
+            kind_name(state.scope, state.kind),
             state.schema_version,
             expiry(state).map_or_else(String::new, |expiry| format!(", expires {expiry}"))
         ));

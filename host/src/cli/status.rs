@@ -108,8 +108,11 @@ fn lane(lane: &LaneStatusView, now: i64) -> Vec<String> {
 }
 
 fn source_row(lane: u16, source: &SourceView, now: i64) -> Vec<String> {
-    let condition =
-        if source.idle { format!("{}, idle", source.condition) } else { source.condition.clone() };
+    let condition = match (source.idle, source.broadcast) {
+        (_, true) => format!("{}, broadcast", source.condition),
+        (true, false) => format!("{}, idle", source.condition),
+        (false, false) => source.condition.clone(),
+    };
     let holds = source.held_since_ms.filter(|_| source.holds_watermark);
     vec![
         lane.to_string(),
@@ -144,6 +147,7 @@ mod tests {
             input: input.to_owned(),
             topic: String::new(),
             partition: 11,
+            broadcast: false,
             condition: "at_end".to_owned(),
             at_end: true,
             position: 12_345_678,

@@ -26,11 +26,17 @@ pub(super) fn check(reader: &mut Reader, config: &Config, pipeline_file: &Path) 
 }
 
 fn check_inputs(reader: &mut Reader, config: &Config) {
-    let Some(first) = config.inputs.first() else {
+    if config.inputs.is_empty() {
         reader.problem_at("inputs", "no input is named", "name at least one topic or file to read");
         return;
+    }
+    let mut keyed = config.inputs.iter().filter(|input| !input.is_broadcast);
+    let Some(first) = keyed.next() else {
+        let message = "every input is `broadcast: true`, which every lane reads whole";
+        reader.problem_at("inputs", message, "name at least one input without it");
+        return;
     };
-    for input in &config.inputs[1..] {
+    for input in keyed {
         if input.format.key.key_type != first.format.key.key_type {
             let message = format!(
                 "keys of `{}` are compared as {}, those of `{}` as {}: they would never meet",
@@ -52,7 +58,7 @@ fn check_inputs(reader: &mut Reader, config: &Config) {
                 "outputs: { late: { topic: … } }, or `late: process` or `late: drop`",
             );
         }
-        if input.time.is_none() && input.late != LatePolicy::Process {
+        if !input.is_broadcast && input.time.is_none() && input.late != LatePolicy::Process {
             reader.problem_at(
                 &format!("inputs.{}.late", input.name),
                 "an input without `time` has no late records",
@@ -177,7 +183,8 @@ fn warn(reader: &mut Reader, config: &Config) {
             );
         }
     }
-    if config.inputs.iter().all(|input| input.time.is_none()) && !config.inputs.is_empty() {
+    let mut keyed = config.inputs.iter().filter(|input| !input.is_broadcast);
+    if keyed.all(|input| input.time.is_none()) && !config.inputs.is_empty() {
         reader.warn_at(
             "inputs",
             "no input has `time`: event time stands still and event-time timers never fire",

@@ -143,6 +143,8 @@ pub struct InputConfig {
     pub null_key: NullKeyPolicy,
     /// Late records.
     pub late: LatePolicy,
+    /// Whether every lane reads all of it.
+    pub is_broadcast: bool,
 }
 
 /// What an input reads.

@@ -58,6 +58,12 @@ impl MatchFunction for Metered {
         returned
     }
 
+    fn process_broadcast(&mut self, context: Box<Context>) -> (Box<Context>, CallResult) {
+        let returned = self.instance.process_broadcast(context);
+        self.count();
+        returned
+    }
+
     fn on_timer(&mut self, context: Box<Context>) -> (Box<Context>, CallResult) {
         let returned = self.instance.on_timer(context);
         self.count();

@@ -15,6 +15,7 @@ use dovetail_codec::Decoder;
 use dovetail_core::{
     clock::ManualClock,
     epoch::{Attempt, LaneId, Owner},
+    identity::InputIdentity,
     log::memory::{Arrived, CommittedRecord, MemoryCluster},
     output::Target,
     plugin::PluginDescriptor,
@@ -38,7 +39,7 @@ use super::{
     prepare::Prepared,
     store::SharedStore,
 };
-use crate::cli::terminal;
+use crate::{cli::terminal, wiring::lanes};
 
 /// The output name that stands for the dead-letter topic.
 pub(super) const DEAD_LETTERS: &str = "dead_letters";
@@ -129,14 +130,14 @@ pub(super) fn play(case: &Case, prepared: &Prepared, mode: Mode, meter: &Meter) 
 impl<'a> Player<'a> {
     fn new(case: &'a Case, prepared: &Prepared, mode: Mode, meter: &Meter) -> Result<Self> {
         let partitions = partitions(case);
-        let sources: Vec<Source> = (0..prepared.options.inputs.len())
-            .flat_map(|input| (0..partitions).map(move |partition| (input, partition)))
-            .map(|(input, partition)| {
-                let input = InputIndex(u16::try_from(input)?);
-                Ok(Source { input, partition: Partition(partition) })
-            })
-            .collect::<Result<_>>()?;
-        let cluster = MemoryCluster::new(sources.len());
+        let inputs = prepared.identity.inputs.iter().cloned();
+        let inputs: Vec<InputIdentity> =
+            inputs.map(|input| InputIdentity { partitions, ..input }).collect();
+        let sources = lanes::sources(LaneId(0), 1, &inputs);
+        let is_broadcast =
+            |source: &&Source| prepared.options.inputs[usize::from(source.input.0)].is_broadcast;
+        let broadcast = sources.iter().filter(is_broadcast).count();
+        let cluster = MemoryCluster::with_broadcast(sources.len() - broadcast, broadcast);
         let given = Given::default();
         let begun = Begun { step: 0, clock: case.base, arrived: cluster.arrived() };
         let mut options = prepared.options.clone();
@@ -446,6 +447,11 @@ impl<'a> Player<'a> {
             let value = row::parse_value(value).map_or(value, |value| value.payload);
             let (entry, value) = (row.entry.escape_ascii(), value.escape_ascii());
             rows.push(format!("key {key}, {} [{entry}] = {value}", name(row.state)));
+        })?;
+        self.store.each_broadcast(&mut |state, entry, value| {
+            let value = row::parse_value(value).map_or(value, |value| value.payload);
+            let (entry, value) = (entry.escape_ascii(), value.escape_ascii());
+            rows.push(format!("every key, {} [{entry}] = {value}", name(state)));
         })?;
         Ok(rows)
     }

@@ -215,6 +215,10 @@ impl MatchFunction for FreshNative {
         self.call(context, |function, context| function.process_element(context))
     }
 
+    fn process_broadcast(&mut self, context: Box<Context>) -> (Box<Context>, CallResult) {
+        self.call(context, |function, context| function.process_broadcast(context))
+    }
+
     fn on_timer(&mut self, context: Box<Context>) -> (Box<Context>, CallResult) {
         self.call(context, |function, context| function.on_timer(context))
     }
@@ -244,7 +248,7 @@ fn identity(loaded: &Loaded, descriptor: &PluginDescriptor) -> Identity {
         name: input.name.clone(),
         topic: wiring::options::place(input),
         partitions: 1,
-        key_type: input.format.key.key_type.name().to_owned(),
+        key_type: wiring::options::key_type(input),
     };
     Identity {
         pipeline: loaded.config.pipeline.clone(),

@@ -11,6 +11,9 @@ use dovetail_core::{
     state::{Clocks, ExpiryTable, StateId, StateSize, StateStore, StoreError, Visit, row},
 };
 
+/// Shows a row of broadcast state: the state, the entry and the encoded value.
+pub(super) type VisitBroadcast<'a> = dyn FnMut(StateId, &[u8], &[u8]) + 'a;
+
 /// A store whose clones share one content.
 #[derive(Clone)]
 pub(super) struct SharedStore(Arc<Mutex<Box<dyn StateStore>>>);
@@ -57,6 +60,17 @@ impl SharedStore {
                 && let Some(row) = row::parse_state_row(bytes)
             {
                 visit(&row, value);
+            }
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// Visits the rows of broadcast state, in order.
+    pub(super) fn each_broadcast(&self, visit: &mut VisitBroadcast<'_>) -> Result<(), StoreError> {
+        let (from, to) = ([row::BROADCAST_PREFIX], [row::BROADCAST_PREFIX + 1]);
+        self.inner().scan(&from, &to, &mut |bytes, value| {
+            if let Some((state, entry)) = row::parse_broadcast_row(bytes) {
+                visit(state, entry, value);
             }
             ControlFlow::Continue(())
         })

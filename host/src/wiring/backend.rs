@@ -14,7 +14,7 @@ use crate::{
 pub struct Ground {
     /// The cluster's id, or the embedded log's.
     pub cluster_id: String,
-    /// How many partitions every input has.
+    /// How many partitions every keyed input has.
     pub partitions: u16,
     /// About each input.
     pub inputs: Vec<InputFacts>,

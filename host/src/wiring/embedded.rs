@@ -107,12 +107,9 @@ impl EmbeddedBackend {
     }
 
     fn partition_problem(&self, loaded: &Loaded) -> Option<Problem> {
-        let counts: Vec<(&InputConfig, u16)> = loaded
-            .config
-            .inputs
-            .iter()
-            .filter_map(|input| Some((input, self.partitions(input)?)))
-            .collect();
+        let keyed = loaded.config.inputs.iter().filter(|input| !input.is_broadcast);
+        let counts: Vec<(&InputConfig, u16)> =
+            keyed.filter_map(|input| Some((input, self.partitions(input)?))).collect();
         let (first, first_count) = counts.first()?;
         let (other, other_count) = counts.iter().find(|(_, count)| count != first_count)?;
         Some(loaded.problem(
@@ -140,14 +137,19 @@ impl Backend for EmbeddedBackend {
             max_record_bytes: RECORD_BYTES_MAX,
             requires_key: false,
         };
-        let partitions = config.inputs.first().and_then(|input| self.partitions(input));
+        let facts = |input: &InputConfig| InputFacts {
+            partitions: self.partitions(input).unwrap_or(1),
+            ..InputFacts::default()
+        };
+        let mut keyed = config.inputs.iter().filter(|input| !input.is_broadcast);
+        let partitions = keyed.next().and_then(|input| self.partitions(input));
         Ok(Ground {
             cluster_id: self
                 .cluster
                 .as_ref()
                 .map_or_else(|| "new".to_owned(), |cluster| cluster.cluster_id().to_owned()),
             partitions: partitions.unwrap_or(1),
-            inputs: vec![InputFacts::default(); config.inputs.len()],
+            inputs: config.inputs.iter().map(facts).collect(),
             outputs: config
                 .outputs
                 .iter()
@@ -295,7 +297,8 @@ fn source_spec(config: &Config, source: Source) -> SourceSpec {
         model::Start::Earliest => Start::Earliest,
         model::Start::Latest => Start::Latest,
     };
-    SourceSpec { place, partition: source.partition, start }
+    let is_broadcast = input.is_broadcast;
+    SourceSpec { place, partition: source.partition, start, is_broadcast }
 }
 
 fn failure(error: &EmbeddedError) -> Failure {

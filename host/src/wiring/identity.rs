@@ -5,8 +5,16 @@ use dovetail_core::{
     plugin::PluginDescriptor,
 };
 
-use super::{backend::Ground, lanes, options::place};
-use crate::{cli::terminal, config::Config, failure::Failure};
+use super::{
+    backend::Ground,
+    lanes,
+    options::{InputFacts, key_type, place},
+};
+use crate::{
+    cli::terminal,
+    config::{Config, model::InputConfig},
+    failure::Failure,
+};
 
 /// Returns the identity of this start. The number of lanes is `lanes`, as committed, unless
 /// another is asked for.
@@ -21,19 +29,24 @@ pub(super) fn configured(
         (None, Some(committed)) => committed,
         (configured, _) => lanes::count(configured, ground.partitions, cores),
     };
-    let inputs = config.inputs.iter().map(|input| InputIdentity {
-        name: input.name.clone(),
-        topic: place(input),
-        partitions: ground.partitions,
-        key_type: input.format.key.key_type.name().to_owned(),
-    });
     Identity {
         pipeline: config.pipeline.clone(),
         cluster_id: ground.cluster_id.clone(),
         lanes,
-        inputs: inputs.collect(),
+        inputs: inputs(config, ground),
         states: states_of(descriptor),
     }
+}
+
+/// Returns the inputs' part of it.
+pub(super) fn inputs(config: &Config, ground: &Ground) -> Vec<InputIdentity> {
+    let input = |(input, facts): (&InputConfig, &InputFacts)| InputIdentity {
+        name: input.name.clone(),
+        topic: place(input),
+        partitions: facts.partitions,
+        key_type: key_type(input),
+    };
+    config.inputs.iter().zip(&ground.inputs).map(input).collect()
 }
 
 /// Refuses a start that differs from the first one.

@@ -229,6 +229,7 @@ impl Backend for KafkaBackend {
                         model::Start::Latest => Start::Latest,
                     },
                     on_gap: input.on_gap,
+                    is_broadcast: input.is_broadcast,
                 }
             })
             .collect();
@@ -285,14 +286,16 @@ impl KafkaBackend {
             })
             .collect();
         let facts = read.iter().map(|topic| InputFacts {
+            partitions: topic.partitions,
             skew_reference: match topic.timestamp_type {
                 TimestampType::LogAppendTime => SkewReference::RecordTimestamp,
                 TimestampType::CreateTime => SkewReference::Clock,
             },
         });
+        let mut keyed = config.inputs.iter().zip(read).filter(|(input, _)| !input.is_broadcast);
         Ground {
             cluster_id: self.cluster.id().to_owned(),
-            partitions: read.first().map_or(1, |topic| topic.partitions),
+            partitions: keyed.next().map_or(1, |(_, topic)| topic.partitions),
             inputs: facts.collect(),
             outputs: accepted,
             warnings: super::checkpoints::untrimmed(config).into_iter().collect(),
@@ -358,12 +361,12 @@ fn missing_topics(
 }
 
 fn partition_problem(loaded: &Loaded, read: &[Option<TopicDescription>]) -> Option<Problem> {
-    let found: Vec<&TopicDescription> = read.iter().flatten().collect();
-    let first = found.first()?;
-    let other = found.iter().find(|topic| topic.partitions != first.partitions)?;
-    let at = read.iter().position(|topic| topic.as_ref() == Some(other))?;
+    let inputs = loaded.config.inputs.iter().zip(read).filter(|(input, _)| !input.is_broadcast);
+    let mut found = inputs.filter_map(|(input, topic)| Some((input, topic.as_ref()?)));
+    let (_, first) = found.next()?;
+    let (input, other) = found.find(|(_, topic)| topic.partitions != first.partitions)?;
     Some(loaded.problem(
-        &format!("inputs.{}.topic", loaded.config.inputs[at].name),
+        &format!("inputs.{}.topic", input.name),
         format!(
             "{} has {} partitions, {} {}; records of one key would lie in different lanes",
             first.name, first.partitions, other.name, other.partitions

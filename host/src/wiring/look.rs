@@ -6,7 +6,7 @@ use dovetail_admin::{
     time_text::rfc3339,
     view::{BehindView, LaneRowView, LanesView, NewestView, OwnerView},
 };
-use dovetail_core::{epoch::LaneId, log::Log};
+use dovetail_core::{epoch::LaneId, identity::InputIdentity, log::Log};
 use dovetail_runtime::{
     CheckpointSetup,
     look::{Sighting, look},
@@ -24,10 +24,10 @@ use crate::{
     failure::Failure,
 };
 
-/// How many lanes there are, and over how many partitions.
+/// How many lanes there are, and over which inputs.
 struct Outline {
     lanes: u16,
-    partitions: u16,
+    inputs: Vec<InputIdentity>,
     has_journal: bool,
 }
 
@@ -46,7 +46,7 @@ pub fn lanes(loaded: &Loaded) -> Result<LanesView, Failure> {
     let checkpoints = if exists { checkpoints::setup(config)? } else { None };
     let mut rows = Vec::new();
     for lane in (0..outline.lanes).map(LaneId) {
-        let sources = lanes::sources(lane, outline.lanes, config.inputs.len(), outline.partitions);
+        let sources = lanes::sources(lane, outline.lanes, &outline.inputs);
         // Nothing is written.
         let fit = Fit { roles: Vec::new(), outputs: Vec::new(), late_output: None };
         let mut log = backend.lane_log(lane, outline.lanes, &sources, &fit)?;
@@ -65,14 +65,14 @@ fn outline(loaded: &Loaded, backend: &mut dyn Backend) -> Result<Option<Outline>
         // Its journal and offsets are one file.
         Beginning::Nothing if matches!(config.log, LogConfig::Embedded(_)) => return Ok(None),
         Beginning::Nothing => {
-            let partitions = super::look(backend, loaded)?.partitions;
+            let ground = super::look(backend, loaded)?;
             let cores = std::thread::available_parallelism().map_or(1, usize::from);
-            let lanes = lanes::count(config.lanes, partitions, cores);
-            return Ok(Some(Outline { lanes, partitions, has_journal: false }));
+            let lanes = lanes::count(config.lanes, ground.partitions, cores);
+            let inputs = super::identity::inputs(config, &ground);
+            return Ok(Some(Outline { lanes, inputs, has_journal: false }));
         }
     };
-    let partitions = identity.inputs.iter().map(|input| input.partitions).max().unwrap_or(1);
-    Ok(Some(Outline { lanes: identity.lanes, partitions, has_journal: true }))
+    Ok(Some(Outline { lanes: identity.lanes, inputs: identity.inputs, has_journal: true }))
 }
 
 fn row(

@@ -1,6 +1,7 @@
 //! The configuration in core's terms.
 
 use dovetail_core::{
+    identity::BROADCAST,
     options::{CallLimits, InputOptions, LaneOptions, OutputOptions, SkewReference, WatermarkRule},
     record::{Record, Source},
 };
@@ -12,6 +13,8 @@ use crate::config::model::{Config, InputConfig, InputFrom, PluginLimits};
 /// What the log says about an input and its topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct InputFacts {
+    /// How many partitions it has.
+    pub partitions: u16,
     /// What "too far ahead" is measured against.
     pub skew_reference: SkewReference,
 }
@@ -64,6 +67,7 @@ fn input_options(input: &InputConfig, facts: InputFacts) -> InputOptions {
         skew_reference: facts.skew_reference,
         late: input.late,
         null_key: input.null_key,
+        is_broadcast: input.is_broadcast,
     }
 }
 
@@ -80,6 +84,12 @@ pub fn place(input: &InputConfig) -> String {
             names.collect::<Vec<_>>().join(",")
         }
     }
+}
+
+/// Returns how an input's keys are compared, as the identity says it.
+#[must_use]
+pub fn key_type(input: &InputConfig) -> String {
+    if input.is_broadcast { BROADCAST } else { input.format.key.key_type.name() }.to_owned()
 }
 
 /// Returns a decoder of all inputs.

@@ -79,8 +79,7 @@ impl Bench {
         let lane = LaneId(lane);
         let directory = serve::open_state(&config, &ground.cluster_id, identity.lanes)
             .map_err(|failure| running(&failure.message))?;
-        let inputs = config.inputs.len();
-        let sources = lanes::sources(lane, identity.lanes, inputs, ground.partitions);
+        let sources = lanes::sources(lane, identity.lanes, &identity.inputs);
         let log = backend.lane_log(lane, identity.lanes, &sources, &fitted.fit)?;
         let checkpoints = checkpoints::claimed(&fitted.loaded, &ground.cluster_id)?;
         let revision = fitted.revision.digest().to_owned();

@@ -96,12 +96,42 @@ fn fit_roles(
             format!("name one: plugin: {{ inputs: {{ {role}: INPUT, … }} }}"),
         ));
     }
+    problems.extend(broadcast_problems(loaded, descriptor, &pairs));
     inputs
         .iter()
         .filter_map(|input| pairs.iter().find(|(_, named)| named == input))
         .filter_map(|(role, _)| known.iter().position(|known| known == role))
         .map(|at| u32::try_from(at).expect("a plugin has fewer than 2^32 inputs"))
         .collect()
+}
+
+/// Both must say alike whether every lane reads all of an input.
+fn broadcast_problems(
+    loaded: &Loaded,
+    descriptor: &PluginDescriptor,
+    pairs: &[(&str, &str)],
+) -> Vec<Problem> {
+    let known = pairs.iter().filter(|(role, _)| descriptor.inputs.iter().any(|it| it == role));
+    let inputs = known.filter_map(|(role, named)| {
+        let input = loaded.config.inputs.iter().find(|input| input.name == *named)?;
+        let (said, wanted) = (input.is_broadcast, descriptor.is_broadcast(role));
+        (said != wanted).then_some((role, input.name.as_str(), wanted))
+    });
+    let problem = |(role, input, wanted): (&&str, &str, bool)| {
+        let (message, help) = if wanted {
+            (
+                format!("the plugin wants every lane to read all of its role `{role}`"),
+                format!("say `broadcast: true` in `inputs.{input}`"),
+            )
+        } else {
+            (
+                format!("the plugin's role `{role}` is keyed, and `{input}` is `broadcast: true`"),
+                "leave `broadcast` out, or take a plugin that handles broadcast records".to_owned(),
+            )
+        };
+        loaded.problem(&format!("inputs.{input}.broadcast"), message, help)
+    };
+    inputs.map(problem).collect()
 }
 
 fn fit_outputs(
@@ -145,10 +175,41 @@ fn fit_outputs(
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+    use crate::config::{Environment, load_text};
 
     fn fit(outputs: &[usize]) -> Fit {
         Fit { roles: vec![0, 1], outputs: outputs.to_vec(), late_output: None }
+    }
+
+    #[test]
+    fn plugin_and_configuration_must_say_alike_which_inputs_are_broadcast() {
+        let loaded = |broadcast: &str| {
+            let text = format!(
+                "pipeline: p\ninputs:\n  orders: {{ file: a, key: {{ from: value, path: $.id }} }}\n  \
+                 rules: {{ file: b, key: {{ from: value, path: $.id }}{broadcast} }}\n\
+                 plugin: {{ file: p.wasm }}\n"
+            );
+            let environment = Environment::of_process(&[]);
+            load_text("p.yaml", text, Path::new("/"), &environment).unwrap()
+        };
+        let descriptor = |broadcast: &[&str]| PluginDescriptor {
+            inputs: vec!["orders".to_owned(), "rules".to_owned()],
+            broadcast: broadcast.iter().map(|name| (*name).to_owned()).collect(),
+            ..PluginDescriptor::default()
+        };
+        let said = |broadcast: &str, wanted: &[&str]| {
+            let problems = super::fit(&loaded(broadcast), &descriptor(wanted)).unwrap_err();
+            problems.into_iter().map(|problem| problem.message).collect::<Vec<_>>().join("; ")
+        };
+        assert!(super::fit(&loaded(", broadcast: true"), &descriptor(&["rules"])).is_ok());
+        assert!(super::fit(&loaded(""), &descriptor(&[])).is_ok());
+        let wants = "the plugin wants every lane to read all of its role `rules`";
+        assert_eq!(said("", &["rules"]), wants);
+        let keyed = "the plugin's role `rules` is keyed, and `rules` is `broadcast: true`";
+        assert_eq!(said(", broadcast: true", &[]), keyed);
     }
 
     #[test]

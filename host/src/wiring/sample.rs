@@ -68,7 +68,10 @@ impl Findings {
             times.add(record);
             let hashed = record.key.clone();
             let decoding = decoder.decode(record.clone()).decoding;
-            if let Decoding::Ready { key: Some(key), .. } = &decoding {
+            // A key of a broadcast input meets no other and may lie anywhere.
+            if let Decoding::Ready { key: Some(key), .. } = &decoding
+                && !input.is_broadcast
+            {
                 places.add(hashed.as_ref().unwrap_or(&key.0), *partition);
                 findings.keys.entry(key.0.clone()).or_insert(partition.0);
             }

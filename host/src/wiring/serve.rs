@@ -66,7 +66,7 @@ pub fn run(surveyed: Surveyed, termination: &Termination) -> Result<Ended, Failu
     let config = &loaded.config;
     let directory = open_state(config, &ground.cluster_id, identity.lanes)?;
     keep_identity(&directory, committed.as_ref());
-    let lanes = lane_setups(config, backend.as_mut(), &ground, &fit, identity.lanes, &directory)?;
+    let lanes = lane_setups(config, backend.as_mut(), &identity, &fit, &directory)?;
     let token = directory.admin_token().map_err(|error| Failure::internal(error.to_string()))?;
     let digest = revision.digest().to_owned();
     // Before the first instance is made: what is measured from here on is recorded.
@@ -133,13 +133,13 @@ fn pipeline_setup(
 fn lane_setups(
     config: &Config,
     backend: &mut dyn Backend,
-    ground: &Ground,
+    identity: &Identity,
     fit: &Fit,
-    lanes: u16,
     directory: &StateDirectory,
 ) -> Result<Vec<LaneSetup>, Failure> {
+    let lanes = identity.lanes;
     let setup = |lane| {
-        let sources = lanes::sources(lane, lanes, config.inputs.len(), ground.partitions);
+        let sources = lanes::sources(lane, lanes, &identity.inputs);
         Ok(LaneSetup {
             lane,
             log: backend.lane_log(lane, lanes, &sources, fit)?,

@@ -233,6 +233,7 @@ fn options(descriptor: &PluginDescriptor, max_records: u32) -> LaneOptions {
         skew_reference: SkewReference::Clock,
         late: LatePolicy::Process,
         null_key: NullKeyPolicy::DeadLetter,
+        is_broadcast: false,
     };
     LaneOptions {
         pipeline: "case".to_owned(),

@@ -458,6 +458,7 @@ fn pipeline(
         skew_reference: SkewReference::Clock,
         late: LatePolicy::Process,
         null_key: NullKeyPolicy::DeadLetter,
+        is_broadcast: false,
     };
     let identity = |name: &str| InputIdentity {
         name: name.to_owned(),

@@ -32,6 +32,25 @@ impl Client {
         consumer.commit(&list, CommitMode::Sync).context("commit an offset")
     }
 
+    /// Returns a group's committed offset; `None` = it has none.
+    ///
+    /// # Errors
+    /// The broker refused, or did not answer.
+    pub fn committed_offset(
+        &self,
+        group: &str,
+        topic: &str,
+        partition: i32,
+    ) -> Result<Option<i64>> {
+        let mut config = self.config().clone();
+        let consumer: BaseConsumer = config.set("group.id", group).create()?;
+        let mut list = TopicPartitionList::new();
+        list.add_partition(topic, partition);
+        let found = consumer.committed_offsets(list, REQUEST_LIMIT).context("read an offset")?;
+        let offset = found.find_partition(topic, partition).map(|found| found.offset());
+        Ok(offset.and_then(|offset| offset.to_raw()).filter(|offset| *offset >= 0))
+    }
+
     /// Deletes a group with all that it has committed.
     ///
     /// # Errors

@@ -66,6 +66,9 @@ pub struct SourceView {
     pub topic: String,
     /// The partition.
     pub partition: u16,
+    /// Whether every lane reads it: it moves no time.
+    #[serde(default)]
+    pub broadcast: bool,
     /// `head`, `at_end`, `unknown` or `ended`.
     pub condition: String,
     /// Whether everything that is there was read.
@@ -351,6 +354,7 @@ fn sources(names: &Names, status: Option<&LaneStatus>) -> Vec<SourceView> {
             input: names.input(source.source.input).to_owned(),
             topic: names.topics.get(input).cloned().unwrap_or_default(),
             partition: source.source.partition.0,
+            broadcast: names.is_broadcast(names.input(source.source.input)),
             condition: condition(source.condition).to_owned(),
             at_end: matches!(source.condition, SourceCondition::AtEnd | SourceCondition::Ended),
             position: source.position,

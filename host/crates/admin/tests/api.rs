@@ -145,6 +145,7 @@ fn setup() -> PipelineSetup {
         skew_reference: SkewReference::Clock,
         late: LatePolicy::Process,
         null_key: NullKeyPolicy::DeadLetter,
+        is_broadcast: false,
     };
     PipelineSetup {
         identity: Identity {

@@ -16,7 +16,7 @@ use dovetail_core::{
         CallLimits, CommitOptions, DeadLetterRate, InputOptions, LaneOptions, LatePolicy,
         NullKeyPolicy, OutputOptions, SkewReference, WatermarkRule, WhenAllIdle,
     },
-    plugin::{CallResult, MatchFunction, PluginDescriptor, StateDescriptor, StateKind},
+    plugin::{CallResult, MatchFunction, PluginDescriptor, StateDescriptor, StateKind, StateScope},
     record::{
         DecodedRecord, Decoding, Headers, InputIndex, Partition, Record, Source, SourceIndex,
     },
@@ -52,10 +52,12 @@ impl MatchFunction for ReadWriteEmit {
 fn descriptor() -> PluginDescriptor {
     PluginDescriptor {
         inputs: vec!["left".to_owned(), "right".to_owned()],
+        broadcast: Vec::new(),
         outputs: vec!["main".to_owned()],
         states: vec![StateDescriptor {
             name: "value".to_owned(),
             kind: StateKind::Value,
+            scope: StateScope::Keyed,
             schema_version: 1,
             expiry: None,
         }],
@@ -79,6 +81,7 @@ fn options() -> LaneOptions {
         skew_reference: SkewReference::Clock,
         late: LatePolicy::Process,
         null_key: NullKeyPolicy::DeadLetter,
+        is_broadcast: false,
     };
     LaneOptions {
         pipeline: "bench".to_owned(),

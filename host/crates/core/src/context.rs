@@ -1,15 +1,18 @@
-//! What a plugin's call can reach: keyed state, timers, outputs, and the record or timer at hand.
+//! What a plugin's call can reach: keyed and broadcast state, timers, outputs, and the record or
+//! timer at hand.
 //!
 //! The context is the open epoch seen from inside a call. It is owned and travels into the match
 //! function and back, because a Wasm store owns its data. Every check of what a guest asks for is
 //! here, so native and Wasm plugins behave alike.
 //!
-//! Invariant: everything is scoped to the current key; a call without key reaches no state and no
-//! timers; [`Context::undo_call`] leaves exactly what stood before the call.
+//! Invariant: everything but broadcast state is scoped to the current key; a call without key, or
+//! about a broadcast record, reaches no keyed state and no timers; [`Context::undo_call`] leaves exactly what stood before the call.
 
+mod broadcast;
 mod current;
 pub mod emit;
 pub mod keyed;
+mod rows;
 pub mod telemetry;
 
 use std::fmt;

@@ -40,19 +40,24 @@ pub struct CopartitionWatch {
     samples: Vec<Vec<String>>,
     violations: Vec<u64>,
     last_violation: Option<Warning>,
+    /// Whether an input's keys are compared.
+    is_keyed: Vec<bool>,
     has_matched: bool,
     has_warned: bool,
 }
 
 impl CopartitionWatch {
-    /// Returns a watch over that many inputs.
+    /// Returns a watch over inputs; of each, whether its keys are compared with those of others
+    /// (broadcast inputs' are not).
     #[must_use]
-    pub fn new(inputs: usize) -> Self {
+    pub fn new(is_keyed: Vec<bool>) -> Self {
+        let inputs = is_keyed.len();
         Self {
             records: vec![0; inputs],
             samples: vec![Vec::new(); inputs],
             violations: vec![0; inputs],
-            has_matched: inputs < 2,
+            has_matched: is_keyed.iter().filter(|is_keyed| **is_keyed).count() < 2,
+            is_keyed,
             ..Self::default()
         }
     }
@@ -66,7 +71,8 @@ impl CopartitionWatch {
         for sample in samples {
             warnings.extend(self.observe_sample(sample));
         }
-        let is_due = self.records.iter().all(|records| *records >= RECORDS_WITHOUT_MATCH);
+        let mut keyed = self.records.iter().zip(&self.is_keyed).filter(|(_, is_keyed)| **is_keyed);
+        let is_due = keyed.all(|(records, _)| *records >= RECORDS_WITHOUT_MATCH);
         if is_due && !self.has_matched && !self.has_warned {
             self.has_warned = true;
             warnings.push(Warning::NothingMatched { samples: self.samples.clone() });
@@ -130,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_key_under_two_partition_numbers_is_a_violation() {
-        let mut watch = CopartitionWatch::new(2);
+        let mut watch = CopartitionWatch::new(vec![true; 2]);
         assert_eq!(watch.observe(&[1, 0], &[sample(0, 1, "o-1002")]), []);
         let warnings = watch.observe(&[0, 1], &[sample(1, 4, "o-1002")]);
         assert!(matches!(&warnings[..], [Warning::Copartition { key, .. }] if key == "o-1002"));
@@ -139,11 +145,22 @@ mod tests {
 
     #[test]
     fn nothing_matched_is_said_once_with_keys_of_each_input() {
-        let mut watch = CopartitionWatch::new(2);
+        let mut watch = CopartitionWatch::new(vec![true; 2]);
         let samples = [sample(0, 0, "a"), sample(1, 0, "b")];
         let warnings = watch.observe(&[RECORDS_WITHOUT_MATCH; 2], &samples);
         let expected = vec![vec!["a".to_owned()], vec!["b".to_owned()]];
         assert_eq!(warnings, [Warning::NothingMatched { samples: expected }]);
         assert_eq!(watch.observe(&[1, 1], &samples), []);
+    }
+
+    #[test]
+    fn a_broadcast_input_is_matched_with_nothing() {
+        let mut watch = CopartitionWatch::new(vec![true, false]);
+        assert_eq!(watch.observe(&[RECORDS_WITHOUT_MATCH; 2], &[sample(0, 0, "a")]), []);
+        let mut watch = CopartitionWatch::new(vec![true, false, true]);
+        let records = [RECORDS_WITHOUT_MATCH, 0, RECORDS_WITHOUT_MATCH];
+        let warnings = watch.observe(&records, &[sample(0, 0, "a"), sample(2, 0, "b")]);
+        let expected = vec![vec!["a".to_owned()], Vec::new(), vec!["b".to_owned()]];
+        assert_eq!(warnings, [Warning::NothingMatched { samples: expected }]);
     }
 }

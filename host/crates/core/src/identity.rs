@@ -4,10 +4,13 @@
 //! change and takes effect with the next epoch.
 
 use crate::{
-    plugin::{PluginDescriptor, StateKind},
+    plugin::{PluginDescriptor, StateKind, StateScope},
     state::StateId,
     wire::{Reader, WireError, Writer},
 };
+
+/// The key type of an input that every lane reads whole: its keys are compared with nothing.
+pub const BROADCAST: &str = "broadcast";
 
 /// One input's part of the identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,8 +21,16 @@ pub struct InputIdentity {
     pub topic: String,
     /// How many partitions it had.
     pub partitions: u16,
-    /// How its keys are compared.
+    /// How its keys are compared; [`BROADCAST`] for one that every lane reads whole.
     pub key_type: String,
+}
+
+impl InputIdentity {
+    /// Returns whether every lane reads all of it.
+    #[must_use]
+    pub fn is_broadcast(&self) -> bool {
+        self.key_type == BROADCAST
+    }
 }
 
 /// One state's part of the identity; its place is its durable number.
@@ -29,6 +40,8 @@ pub struct StateIdentity {
     pub name: String,
     /// Its shape.
     pub kind: StateKind,
+    /// Whose it is.
+    pub scope: StateScope,
     /// The version of what the plugin writes into it.
     pub schema_version: u16,
 }
@@ -143,6 +156,7 @@ pub fn states_of(descriptor: &PluginDescriptor) -> Vec<StateIdentity> {
         .map(|state| StateIdentity {
             name: state.name.clone(),
             kind: state.kind,
+            scope: state.scope,
             schema_version: state.schema_version,
         })
         .collect()
@@ -152,10 +166,11 @@ fn describe_input(input: Option<&InputIdentity>) -> String {
     input.map_or_else(
         || "none".to_owned(),
         |input| {
-            format!(
-                "{} = {}, {} partitions, {} keys",
-                input.name, input.topic, input.partitions, input.key_type
-            )
+            let InputIdentity { name, topic, partitions, key_type } = input;
+            if input.is_broadcast() {
+                return format!("{name} = {topic}, {partitions} partitions, broadcast");
+            }
+            format!("{name} = {topic}, {partitions} partitions, {key_type} keys")
         },
     )
 }
@@ -163,16 +178,21 @@ fn describe_input(input: Option<&InputIdentity>) -> String {
 fn describe_state(state: Option<&StateIdentity>) -> String {
     state.map_or_else(
         || "none".to_owned(),
-        |state| format!("{}, schema version {}", kind_name(state.kind), state.schema_version),
+        |state| {
+            let name = kind_name(state.scope, state.kind);
+            format!("{name}, schema version {}", state.schema_version)
+        },
     )
 }
 
-/// Returns the name of a state's shape, as `describe` spells it.
+/// Returns the name of a state's shape, for people and in durable JSON.
 #[must_use]
-pub fn kind_name(kind: StateKind) -> &'static str {
-    match kind {
-        StateKind::Value => "value",
-        StateKind::Map => "map",
+pub fn kind_name(scope: StateScope, kind: StateKind) -> &'static str {
+    match (scope, kind) {
+        (StateScope::Keyed, StateKind::Value) => "value",
+        (StateScope::Keyed, StateKind::Map) => "map",
+        (StateScope::Broadcast, StateKind::Value) => "broadcast value",
+        (StateScope::Broadcast, StateKind::Map) => "broadcast map",
     }
 }
 
@@ -191,9 +211,11 @@ pub(crate) fn encode(identity: &Identity, writer: &mut Writer) {
     writer.len(identity.states.len());
     for state in &identity.states {
         writer.bytes(state.name.as_bytes());
-        writer.u8(match state.kind {
-            StateKind::Value => 0,
-            StateKind::Map => 1,
+        writer.u8(match (state.scope, state.kind) {
+            (StateScope::Keyed, StateKind::Value) => 0,
+            (StateScope::Keyed, StateKind::Map) => 1,
+            (StateScope::Broadcast, StateKind::Value) => 2,
+            (StateScope::Broadcast, StateKind::Map) => 3,
         });
         writer.u64(state.schema_version.into());
     }
@@ -215,13 +237,18 @@ pub(crate) fn decode(reader: &mut Reader) -> Result<Identity, WireError> {
     }
     let mut states = Vec::new();
     for _ in 0..reader.count("the states")? {
+        let name = reader.text("a state's name")?;
+        let (scope, kind) = match reader.u8("a state's kind")? {
+            0 => (StateScope::Keyed, StateKind::Value),
+            1 => (StateScope::Keyed, StateKind::Map),
+            2 => (StateScope::Broadcast, StateKind::Value),
+            3 => (StateScope::Broadcast, StateKind::Map),
+            _ => return Err(WireError("a state's kind")),
+        };
         states.push(StateIdentity {
-            name: reader.text("a state's name")?,
-            kind: match reader.u8("a state's kind")? {
-                0 => StateKind::Value,
-                1 => StateKind::Map,
-                _ => return Err(WireError("a state's kind")),
-            },
+            name,
+            kind,
+            scope,
             schema_version: reader.u16("a state's schema version")?,
         });
     }

@@ -107,6 +107,8 @@ struct SourceTrack {
     queued_bytes: usize,
     /// Whether the head is too far in the future to move time.
     is_head_skewed: bool,
+    /// Whether every lane reads it.
+    is_broadcast: bool,
 }
 
 /// A lane.
@@ -187,7 +189,7 @@ impl Lane {
         );
         context.clocks.processing_time = now;
         let tracks = tracks(&parts.sources, &positions, record, &parts.options, now);
-        let heads = heads(tracks.len(), record, now);
+        let heads = heads(&tracks, record, now);
         let timed: Vec<usize> = (0..tracks.len())
             .filter(|at| is_timed(&parts.options, tracks[*at].source.input))
             .collect();
@@ -364,16 +366,21 @@ impl Lane {
     }
 }
 
-/// Nothing is known of a source yet, unless it has ended for good.
+/// Nothing is known of a source yet, unless it has ended for good; one of a broadcast input may have
+/// grown since.
 fn heads(
-    sources: usize,
+    tracks: &[SourceTrack],
     record: Option<&EpochRecord>,
     now: ProcessingTime,
 ) -> Heads<DecodedRecord> {
-    let mut heads = Heads::new(sources, now);
-    let states = record.map_or(&[][..], |record| &record.sources);
-    for (at, _) in states.iter().enumerate().filter(|(_, state)| state.is_ended) {
-        heads.ended(at);
+    let mut heads = Heads::new(tracks.len(), now);
+    let is_ended = |at: usize| record.is_some_and(|record| record.sources[at].is_ended);
+    for (at, track) in tracks.iter().enumerate() {
+        if track.is_broadcast {
+            heads.comes_first(at);
+        } else if is_ended(at) {
+            heads.ended(at);
+        }
     }
     heads
 }
@@ -408,6 +415,7 @@ fn tracks(
                 .is_some_and(|committed| committed.watermark != crate::time::NO_WATERMARK),
             queued_bytes: 0,
             is_head_skewed: false,
+            is_broadcast: input.is_broadcast,
         }
     };
     sources.iter().zip(positions).enumerate().map(track).collect()

@@ -76,7 +76,8 @@ pub struct Transaction<'a> {
     pub outputs: &'a OutputBuffer,
     /// The chunks of the epoch record.
     pub chunks: &'a [Vec<u8>],
-    /// The next offset of every source of the lane, in lane order.
+    /// The next offset of every source of the lane, in lane order. Those of broadcast inputs are in
+    /// the epoch record alone: they say where the lane stands, and the log keeps them nowhere else.
     pub positions: &'a [i64],
     /// The metadata; the log fills in the journal offset.
     pub metadata: CommitMetadata,
@@ -158,7 +159,8 @@ pub type Waker = Arc<dyn Fn() + Send + Sync>;
 /// Removes journal records before an offset; may be called from any thread.
 pub type Trimmer = Arc<dyn Fn(i64) -> Result<(), LogError> + Send + Sync>;
 
-/// The log port of one lane. Sources are numbered in lane order: by input, then partition.
+/// The log port of one lane. Sources are numbered in lane order: those of keyed inputs by input, then
+/// partition, and behind them those of broadcast inputs alike.
 pub trait Log: Send {
     /// Becomes the lane's only writer. Drops every client that was in use and makes new ones.
     /// From here on no earlier attempt can commit, and what it left open is ended.
@@ -168,7 +170,7 @@ pub trait Log: Send {
     /// When the log does not answer within its time, or refuses for good.
     fn acquire(&mut self) -> Result<(), LogError>;
 
-    /// Returns what is committed for each source; `None` = never. Stable: what an open transaction
+    /// Returns what is committed for each source of the keyed inputs; `None` = never. Stable: what an open transaction
     /// has not decided yet is waited for. Without [`Log::acquire`] before it fences nobody, and an
     /// owner may commit more at once.
     ///

@@ -76,6 +76,10 @@ pub struct InputOptions {
     pub late: LatePolicy,
     /// Null keys.
     pub null_key: NullKeyPolicy,
+    /// Whether every lane reads all of it: its records have no keyed state, move no time, are never
+    /// late and come before the next record of other inputs. `watermark` is then
+    /// [`WatermarkRule::None`], and the rules about idleness, lateness, skew and null keys are idle.
+    pub is_broadcast: bool,
 }
 
 /// What one output accepts; what it would refuse fails the call of a record, and is a dead letter of

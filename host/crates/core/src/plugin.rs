@@ -14,6 +14,17 @@ pub enum StateKind {
     Map,
 }
 
+/// Whose a named state is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum StateScope {
+    /// Each key has its own.
+    #[default]
+    Keyed,
+    /// Every key sees the same: written while a broadcast record is handled, read by all handlers.
+    /// It does not expire.
+    Broadcast,
+}
+
 /// Which clock an expiry counts in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExpiryDomain {
@@ -41,9 +52,11 @@ pub struct StateDescriptor {
     pub name: String,
     /// Its shape.
     pub kind: StateKind,
+    /// Whose it is.
+    pub scope: StateScope,
     /// The version of what the plugin writes into it.
     pub schema_version: u16,
-    /// How it expires, if it does.
+    /// How it expires, if it does; never for a broadcast state.
     pub expiry: Option<Expiry>,
 }
 
@@ -72,12 +85,22 @@ pub struct MetricDescriptor {
 pub struct PluginDescriptor {
     /// Input roles; handlers receive their place in this list.
     pub inputs: Vec<String>,
+    /// Those of the inputs whose records every lane gets, for [`MatchFunction::process_broadcast`].
+    pub broadcast: Vec<String>,
     /// Outputs; `emit` takes their place in this list.
     pub outputs: Vec<String>,
     /// States; state calls take their place in this list.
     pub states: Vec<StateDescriptor>,
     /// Metrics; metric calls take their place in this list.
     pub metrics: Vec<MetricDescriptor>,
+}
+
+impl PluginDescriptor {
+    /// Returns whether an input role is one whose records every lane gets.
+    #[must_use]
+    pub fn is_broadcast(&self, input: &str) -> bool {
+        self.broadcast.iter().any(|name| name == input)
+    }
 }
 
 /// Why a call did not end well.
@@ -138,6 +161,13 @@ pub trait MatchFunction: Send {
     /// Handles the record that `context` holds. After a failure the next call runs on a fresh
     /// instance.
     fn process_element(&mut self, context: Box<Context>) -> (Box<Context>, CallResult);
+
+    /// Handles the broadcast record that `context` holds. The default is for functions that are
+    /// given none.
+    fn process_broadcast(&mut self, context: Box<Context>) -> (Box<Context>, CallResult) {
+        let message = "this plugin handles no broadcast records".to_owned();
+        (context, Err(CallFailure { kind: FailureKind::Limit, message }))
+    }
 
     /// Handles the timer that `context` holds.
     fn on_timer(&mut self, context: Box<Context>) -> (Box<Context>, CallResult);

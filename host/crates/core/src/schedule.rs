@@ -4,6 +4,9 @@
 //! While any is unknown nothing is taken (for at most `wait_for_input`), so verdicts never depend
 //! on how records arrived in batches.
 //!
+//! Partitions of broadcast inputs come first: what is known of them is taken before any other
+//! record, and while one of them is unknown no other record is taken, with or without time.
+//!
 //! Never decided by offset arithmetic: control markers make it wrong.
 
 use std::collections::VecDeque;
@@ -14,6 +17,8 @@ use crate::time::{EventTime, ProcessingTime};
 #[derive(Debug)]
 pub struct Heads<T> {
     partitions: Vec<Partition<T>>,
+    /// Which of them come first.
+    firsts: Vec<usize>,
 }
 
 #[derive(Debug)]
@@ -61,7 +66,12 @@ impl<T> Heads<T> {
     pub fn new(partitions: usize, now: ProcessingTime) -> Self {
         let partition =
             || Partition { queue: VecDeque::new(), behind: Behind::Unknown, unknown_since: now };
-        Self { partitions: (0..partitions).map(|_| partition()).collect() }
+        Self { partitions: (0..partitions).map(|_| partition()).collect(), firsts: Vec::new() }
+    }
+
+    /// Says that records of a partition come before those of all that were not said to.
+    pub fn comes_first(&mut self, partition: usize) {
+        self.firsts.push(partition);
     }
 
     /// Adds records, in order; `None` as time is taken at once.
@@ -104,18 +114,21 @@ impl<T> Heads<T> {
     pub fn choose(&self, now: ProcessingTime, wait_for_input: i64) -> Choice {
         let mut best: Option<(EventTime, usize)> = None;
         let mut wait_until = None;
+        for at in &self.firsts {
+            if !self.partitions[*at].queue.is_empty() {
+                return Choice::Take(*at);
+            }
+            wait_until = wait_until.max(self.waits_until(*at, now, wait_for_input));
+        }
+        let first_wait: Option<ProcessingTime> = wait_until;
         for (at, partition) in self.partitions.iter().enumerate() {
             match partition.queue.front() {
-                Some((None, _)) => return Choice::Take(at),
+                Some((None, _)) => return first_wait.map_or(Choice::Take(at), Choice::Wait),
                 Some((Some(time), _)) if best.is_none_or(|(smallest, _)| *time < smallest) => {
                     best = Some((*time, at));
                 }
                 Some(_) => {}
-                None if partition.behind == Behind::Unknown => {
-                    let until = partition.unknown_since.saturating_add(wait_for_input);
-                    wait_until = wait_until.max((until > now).then_some(until));
-                }
-                None => {}
+                None => wait_until = wait_until.max(self.waits_until(at, now, wait_for_input)),
             }
         }
         match (best, wait_until) {
@@ -123,6 +136,18 @@ impl<T> Heads<T> {
             (Some(_), Some(until)) => Choice::Wait(until),
             (Some((_, at)), None) => Choice::Take(at),
         }
+    }
+
+    /// Returns until when a partition without head is waited for.
+    fn waits_until(
+        &self,
+        at: usize,
+        now: ProcessingTime,
+        wait_for_input: i64,
+    ) -> Option<ProcessingTime> {
+        let partition = &self.partitions[at];
+        let until = partition.unknown_since.saturating_add(wait_for_input);
+        (partition.behind == Behind::Unknown && until > now).then_some(until)
     }
 
     /// Takes the head of a partition.
@@ -179,6 +204,21 @@ mod tests {
         let mut heads = Heads::new(2, 0);
         heads.add(1, [(None, 'a')]);
         assert_eq!(heads.choose(0, 10), Choice::Take(1));
+    }
+
+    #[test]
+    fn a_partition_that_comes_first_is_taken_first_and_waited_for_even_without_time() {
+        let mut heads = Heads::new(3, 0);
+        heads.comes_first(2);
+        heads.add(0, [(None, 'a')]);
+        assert_eq!(heads.choose(0, 10), Choice::Wait(10));
+        assert_eq!(heads.choose(10, 10), Choice::Take(0));
+        heads.add(2, [(None, 'b')]);
+        assert_eq!(heads.choose(0, 10), Choice::Take(2));
+        heads.take(2, 5);
+        assert_eq!(heads.choose(5, 10), Choice::Wait(15), "another may follow");
+        heads.at_end(2);
+        assert_eq!(heads.choose(5, 10), Choice::Take(0), "the unknown partition 1 has no say");
     }
 
     #[test]

@@ -52,6 +52,9 @@ pub struct SourceSpec {
     pub partition: Partition,
     /// Where it starts.
     pub start: Start,
+    /// Whether every lane reads it: its position is not kept here, and a file may grow between two
+    /// runs. Such sources are the last ones of a lane.
+    pub is_broadcast: bool,
 }
 
 /// Where the records of an output go.
@@ -311,7 +314,8 @@ impl Log for EmbeddedLog {
 
     fn committed(&mut self) -> Result<Vec<Option<CommittedOffset>>, LogError> {
         let mut offsets = Vec::with_capacity(self.spec.sources.len());
-        for (at, source) in self.spec.sources.iter().enumerate() {
+        let keyed = self.spec.sources.iter().enumerate();
+        for (at, source) in keyed.filter(|(_, source)| !source.is_broadcast) {
             let name = self.source_name(source);
             let position = self.cluster.lock().committed().positions.get(&name).cloned();
             let finished = position.as_ref().and_then(|position| position.finished);
@@ -465,8 +469,8 @@ impl Log for EmbeddedLog {
         let mut metadata = transaction.metadata;
         metadata.journal_offset = journal_offset;
         let metadata = metadata.to_string();
-        for (at, (source, next)) in self.spec.sources.iter().zip(transaction.positions).enumerate()
-        {
+        let sources = self.spec.sources.iter().zip(transaction.positions).enumerate();
+        for (at, (source, next)) in sources.filter(|(_, (source, _))| !source.is_broadcast) {
             let finished = self.finished(at, *next);
             let position = Position { next: *next, metadata: metadata.clone(), finished };
             batch.positions.insert(self.source_name(source), position);

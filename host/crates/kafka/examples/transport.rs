@@ -123,6 +123,7 @@ fn sources(inputs: [&str; 2], partitions: impl Iterator<Item = u16> + Clone) -> 
         partition,
         start: Start::Earliest,
         on_gap: dovetail_core::log::gap::OnGap::Fail,
+        is_broadcast: false,
     };
     let of_input = |topic| partitions.clone().map(move |partition| (topic, partition));
     inputs.into_iter().flat_map(of_input).map(source).collect()

@@ -116,15 +116,15 @@ impl LaneConsumer {
         self.has_more
     }
 
-    /// Asks what the group has committed for each source; one attempt.
+    /// Asks what the group has committed for each source of the keyed inputs; one attempt.
     pub(crate) fn committed(
         &self,
         wait: Duration,
     ) -> Result<Vec<Option<CommittedOffset>>, Failure> {
-        let mut list = self.list(|_| 0).map_err(local_failure)?;
+        let keyed = || self.sources.iter().filter(|source| !source.options.is_broadcast);
+        let mut list = list(keyed(), |_| 0).map_err(local_failure)?;
         self.client.committed(&mut list, wait)?;
-        self.sources
-            .iter()
+        keyed()
             .map(|source| {
                 let entry = list
                     .get(&source.topic, source.partition())
@@ -137,14 +137,6 @@ impl LaneConsumer {
                 Ok((entry.offset >= 0).then_some(committed))
             })
             .collect()
-    }
-
-    fn list(&self, offset: impl Fn(&Source) -> i64) -> Result<Offsets, String> {
-        let mut list = Offsets::with_room(self.sources.len())?;
-        for source in &self.sources {
-            list.add(&source.topic, source.partition(), offset(source), "");
-        }
-        Ok(list)
     }
 
     fn watermarks(&self, source: &Source) -> Result<(i64, i64), LogError> {
@@ -228,7 +220,7 @@ impl LaneConsumer {
         if let Some(common) = &mut self.common {
             common.signal_to(signal);
         }
-        let list = self.list(|source| source.position).map_err(LogError::Doubt)?;
+        let list = list(self.sources.iter(), |source| source.position).map_err(LogError::Doubt)?;
         self.client.assign(&list).map_err(|f| failure::of_call("assigning partitions", &f))?;
         self.is_assigned = true;
         Ok(())
@@ -480,6 +472,17 @@ impl Source {
     }
 }
 
+fn list<'a>(
+    sources: impl Iterator<Item = &'a Source> + Clone,
+    offset: impl Fn(&Source) -> i64,
+) -> Result<Offsets, String> {
+    let mut list = Offsets::with_room(sources.clone().count())?;
+    for source in sources {
+        list.add(&source.topic, source.partition(), offset(source), "");
+    }
+    Ok(list)
+}
+
 /// A lane has far fewer than 65,536 sources: partition numbers are 16 bits wide.
 fn source_index(index: usize) -> SourceIndex {
     SourceIndex(u16::try_from(index).unwrap_or(u16::MAX))
@@ -505,6 +508,7 @@ mod tests {
             partition: 0,
             start: Start::Earliest,
             on_gap: gap::OnGap::Fail,
+            is_broadcast: false,
         };
         let mut source = Source {
             topic: c_text("in").unwrap(),

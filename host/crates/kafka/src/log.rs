@@ -143,7 +143,8 @@ impl Log for KafkaLog {
 
     fn committed(&mut self) -> Result<Vec<Option<CommittedOffset>>, LogError> {
         if !self.options.exactly_once {
-            return Ok(vec![None; self.options.sources.len()]);
+            let keyed = self.options.sources.iter().filter(|source| !source.is_broadcast);
+            return Ok(keyed.map(|_| None).collect());
         }
         if self.consumer.is_none() {
             // Who only looks has not acquired the lane.

@@ -237,6 +237,9 @@ pub struct SourceOptions {
     pub start: Start,
     /// What happens when records are gone.
     pub on_gap: OnGap,
+    /// Whether every lane reads it: its position is no offset of the group. Such sources are the
+    /// last ones of a lane.
+    pub is_broadcast: bool,
 }
 
 /// Which timestamps a topic takes, relative to the broker's clock.

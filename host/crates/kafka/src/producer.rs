@@ -55,7 +55,10 @@ pub(crate) struct LaneProducer {
     dead_letters: Destination,
     journal: Destination,
     partition: i32,
+    /// Those of keyed inputs: the positions of others are no offsets of the group.
     sources: Vec<(CString, i32)>,
+    /// How many sources the lane has, those of broadcast inputs included.
+    source_count: usize,
     group: CString,
     timeout: Duration,
     journal_next: i64,
@@ -95,7 +98,8 @@ impl LaneProducer {
             timestamps: TimestampBounds::NONE,
             max_batch_bytes: BATCH_BYTES_DEFAULT,
         };
-        let sources = options.sources.iter().map(|source| {
+        let keyed = options.sources.iter().filter(|source| !source.is_broadcast);
+        let sources = keyed.map(|source| {
             let topic = c_text(&source.topic).map_err(LogError::Config)?;
             Ok((topic, i32::from(source.partition)))
         });
@@ -105,6 +109,7 @@ impl LaneProducer {
             journal: destination(&journal)?,
             partition: options.lane.0.into(),
             sources: sources.collect::<Result<_, LogError>>()?,
+            source_count: options.sources.len(),
             group: c_text(&options.group()).map_err(LogError::Config)?,
             timeout: options.transaction_timeout,
             journal_next: 0,
@@ -250,12 +255,12 @@ impl LaneProducer {
         let metadata = metadata.to_string();
         let positions = transaction.positions;
         // librdkafka leaves out what is not a position and reports success.
-        if positions.len() != self.sources.len() || positions.iter().any(|offset| *offset < 0) {
+        if positions.len() != self.source_count || positions.iter().any(|offset| *offset < 0) {
             return Err(LogError::Corrupt(format!(
                 "an epoch of lane {} says where {} sources stand, and the lane has {}: {positions:?}",
                 self.partition,
                 positions.len(),
-                self.sources.len()
+                self.source_count
             )));
         }
         if metadata.len() > OFFSET_METADATA_BYTES_MAX {
@@ -264,7 +269,7 @@ impl LaneProducer {
                 metadata.len()
             )));
         }
-        let mut list = Offsets::with_room(positions.len()).map_err(LogError::Doubt)?;
+        let mut list = Offsets::with_room(self.sources.len()).map_err(LogError::Doubt)?;
         for ((topic, partition), offset) in self.sources.iter().zip(positions) {
             list.add(topic, *partition, *offset, &metadata);
         }

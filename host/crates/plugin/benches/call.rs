@@ -70,6 +70,7 @@ fn current(value: &'static [u8]) -> Current {
             record: Record { value: Some(Bytes::from_static(value)), ..Record::default() },
             time: Some(1_000),
             is_late: false,
+            is_broadcast: false,
         },
         key: Some(Key::new("user-1234")),
         partition: Partition(3),

@@ -164,6 +164,7 @@ fn current(role: u32, number: u64, record: u64) -> Current {
             record: Record { value: Some(Bytes::from(value)), ..Record::default() },
             time: Some(time),
             is_late: false,
+            is_broadcast: false,
         },
         key: Some(user(number)),
         partition: PARTITION,

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use dovetail_core::plugin::{
     Expiry, ExpiryDomain, MetricDescriptor, MetricKind, PluginDescriptor, StateDescriptor,
-    StateKind,
+    StateKind, StateScope,
 };
 use serde::Deserialize;
 
@@ -27,6 +27,8 @@ struct Description {
     #[serde(rename = "version")]
     _version: u64,
     inputs: Vec<String>,
+    #[serde(default)]
+    broadcast: Vec<String>,
     outputs: Vec<String>,
     #[serde(default)]
     states: Vec<State>,
@@ -39,6 +41,8 @@ struct Description {
 struct State {
     name: String,
     kind: Kind,
+    #[serde(default)]
+    scope: Scope,
     schema_version: u16,
     #[serde(default)]
     expiry: Option<ExpiryText>,
@@ -49,6 +53,14 @@ struct State {
 enum Kind {
     Value,
     Map,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "snake_case")]
+enum Scope {
+    #[default]
+    Keyed,
+    Broadcast,
 }
 
 #[derive(Deserialize)]
@@ -93,7 +105,8 @@ enum MetricText {
 /// # Errors
 ///
 /// A sentence that says what is wrong with the description: not JSON of version 1, unknown fields,
-/// repeated or unusable names, too many of them, or an expiry below 1 ms.
+/// repeated or unusable names, too many of them, an expiry below 1 ms or of a broadcast state, or
+/// broadcast inputs that are no inputs or leave none.
 pub fn parse_description(json: &str) -> Result<PluginDescriptor, String> {
     let version: Version = serde_json::from_str(json)
         .map_err(|error| format!("expected a JSON object with a `version`: {error}"))?;
@@ -104,6 +117,7 @@ pub fn parse_description(json: &str) -> Result<PluginDescriptor, String> {
     let read: Description = serde_json::from_str(json).map_err(|error| error.to_string())?;
     let descriptor = PluginDescriptor {
         inputs: read.inputs,
+        broadcast: read.broadcast,
         outputs: read.outputs,
         states: read.states.into_iter().map(state).collect::<Result<_, _>>()?,
         metrics: read.metrics.into_iter().map(metric).collect(),
@@ -112,6 +126,13 @@ pub fn parse_description(json: &str) -> Result<PluginDescriptor, String> {
         return Err("`inputs` is empty: a plugin reads at least one input".to_owned());
     }
     check_names("inputs", descriptor.inputs.iter())?;
+    check_names("broadcast", descriptor.broadcast.iter())?;
+    if let Some(name) = descriptor.broadcast.iter().find(|name| !descriptor.inputs.contains(name)) {
+        return Err(format!("`broadcast` names `{name}`, which is none of the `inputs`"));
+    }
+    if descriptor.broadcast.len() == descriptor.inputs.len() {
+        return Err("every input is in `broadcast`: a plugin reads at least one that is not".into());
+    }
     check_names("outputs", descriptor.outputs.iter())?;
     check_names("states", descriptor.states.iter().map(|state| &state.name))?;
     check_names("metrics", descriptor.metrics.iter().map(|metric| &metric.name))?;
@@ -123,6 +144,14 @@ fn state(state: State) -> Result<StateDescriptor, String> {
         Kind::Value => StateKind::Value,
         Kind::Map => StateKind::Map,
     };
+    let scope = match state.scope {
+        Scope::Keyed => StateScope::Keyed,
+        Scope::Broadcast => StateScope::Broadcast,
+    };
+    if scope == StateScope::Broadcast && state.expiry.is_some() {
+        let name = &state.name;
+        return Err(format!("state `{name}` is broadcast and does not expire: leave `expiry` out"));
+    }
     let expiry = match state.expiry {
         Some(text) if text.after_ms < 1 => {
             return Err(format!(
@@ -133,7 +162,8 @@ fn state(state: State) -> Result<StateDescriptor, String> {
         }
         text => text.map(expiry),
     };
-    Ok(StateDescriptor { name: state.name, kind, schema_version: state.schema_version, expiry })
+    let (name, schema_version) = (state.name, state.schema_version);
+    Ok(StateDescriptor { name, kind, scope, schema_version, expiry })
 }
 
 fn expiry(text: ExpiryText) -> Expiry {
@@ -185,21 +215,34 @@ mod tests {
 
     #[test]
     fn description_of_the_interface_document_is_read() {
-        let json = r#"{"version":1,"inputs":["orders"],"outputs":["main"],
-            "states":[{"name":"latest","kind":"map","schema_version":1,
+        let json = r#"{"version":1,"inputs":["orders","rules"],"broadcast":["rules"],
+            "outputs":["main"],
+            "states":[{"name":"by_class","kind":"map","scope":"broadcast","schema_version":1},
+                      {"name":"latest","kind":"map","schema_version":1,
                        "expiry":{"after_ms":1000,"domain":"processing","refresh":"read_and_write"}}],
             "metrics":[{"name":"matched","kind":"histogram"}]}"#;
         let expiry =
             Expiry { after: 1000, domain: ExpiryDomain::ProcessingTime, refresh_on_read: true };
         let expected = PluginDescriptor {
-            inputs: vec!["orders".to_owned()],
+            inputs: vec!["orders".to_owned(), "rules".to_owned()],
+            broadcast: vec!["rules".to_owned()],
             outputs: vec!["main".to_owned()],
-            states: vec![StateDescriptor {
-                name: "latest".to_owned(),
-                kind: StateKind::Map,
-                schema_version: 1,
-                expiry: Some(expiry),
-            }],
+            states: vec![
+                StateDescriptor {
+                    name: "by_class".to_owned(),
+                    kind: StateKind::Map,
+                    scope: StateScope::Broadcast,
+                    schema_version: 1,
+                    expiry: None,
+                },
+                StateDescriptor {
+                    name: "latest".to_owned(),
+                    kind: StateKind::Map,
+                    scope: StateScope::Keyed,
+                    schema_version: 1,
+                    expiry: Some(expiry),
+                },
+            ],
             metrics: vec![MetricDescriptor {
                 name: "matched".to_owned(),
                 kind: MetricKind::Histogram,
@@ -242,6 +285,20 @@ mod tests {
                 "schema_version":1,"expiry":{"after_ms":0,"domain":"event","refresh":"write"}}]}"#,
         );
         assert!(text.starts_with("state `s` expires after 0 ms"), "{text}");
+    }
+
+    #[test]
+    fn broadcast_inputs_and_states_are_checked() {
+        let text = refused(r#"{"version":1,"inputs":["a"],"broadcast":["b"],"outputs":[]}"#);
+        assert_eq!(text, "`broadcast` names `b`, which is none of the `inputs`");
+        let text = refused(r#"{"version":1,"inputs":["a"],"broadcast":["a"],"outputs":[]}"#);
+        assert!(text.starts_with("every input is in `broadcast`"), "{text}");
+        let text = refused(
+            r#"{"version":1,"inputs":["a"],"outputs":[],"states":[{"name":"s","kind":"value",
+                "scope":"broadcast","schema_version":1,
+                "expiry":{"after_ms":5,"domain":"event","refresh":"write"}}]}"#,
+        );
+        assert!(text.starts_with("state `s` is broadcast and does not expire"), "{text}");
     }
 
     #[test]

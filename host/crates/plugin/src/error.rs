@@ -83,6 +83,16 @@ pub enum GateError {
         /// Each of them.
         names: Vec<String>,
     },
+    /// A broadcast input, and nothing that handles its records.
+    #[error(
+        "the plugin says that its input `{input}` is broadcast, and does not export \
+         `process-broadcast`; implement the world `dovetail:plugin/broadcast-plugin`, or leave the \
+         input out of `broadcast`"
+    )]
+    NoBroadcastHandler {
+        /// The input.
+        input: String,
+    },
     /// An import or export of another type than the interface gives it.
     #[error(
         "the plugin does not fit the interface dovetail:plugin@{HOST_INTERFACE}: {0}; build it \

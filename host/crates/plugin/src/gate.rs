@@ -17,7 +17,7 @@ use crate::{
     error::GateError,
     failure::{TEXT_BYTES_MAX, classify},
     imports::{self, OFFERED},
-    instance::{Build, Live, LiveError},
+    instance::{Build, Live, LiveError, PROCESS_BROADCAST},
     limits::{COMPONENT_BYTES_MAX, Limits},
     revision::{Inner, Revision},
     store::{HostState, Phase},
@@ -103,6 +103,7 @@ impl Gate {
             .map_err(|error| GateError::WrongType(format!("{error:#}")))?;
         let build = Build { pre, symbols: Arc::new(Symbols::of(artifact.bytes())) };
         let descriptor = self.describe(&build, config)?;
+        refuse_missing_broadcast(artifact, &descriptor)?;
         self.open(&build, config)?;
         Ok(Revision::new(Inner {
             digest: artifact.digest().to_owned(),
@@ -182,6 +183,18 @@ fn refuse_foreign_imports(artifact: &Artifact) -> Result<(), GateError> {
     let foreign = artifact.imports().iter().filter(|name| !is_ours(name));
     let names: Vec<String> = foreign.cloned().collect();
     if names.is_empty() { Ok(()) } else { Err(GateError::ForeignImports { names }) }
+}
+
+/// Only `describe` says whether a plugin has broadcast inputs.
+fn refuse_missing_broadcast(
+    artifact: &Artifact,
+    descriptor: &PluginDescriptor,
+) -> Result<(), GateError> {
+    let has_export = artifact.exports().iter().any(|name| name == PROCESS_BROADCAST);
+    match descriptor.broadcast.first() {
+        Some(input) if !has_export => Err(GateError::NoBroadcastHandler { input: input.clone() }),
+        Some(_) | None => Ok(()),
+    }
 }
 
 fn refuse_missing_exports(artifact: &Artifact) -> Result<(), GateError> {

@@ -5,6 +5,7 @@
 //!
 //! Invariant: the context leaves the store only inside [`with_context`], which puts it back.
 
+mod broadcast_state;
 mod context;
 mod output;
 mod state;
@@ -33,8 +34,9 @@ type Call<'a> = StoreContextMut<'a, HostState>;
 type Interface<'a> = LinkerInstance<'a, HostState>;
 
 /// What this host offers: interfaces and their functions.
-pub(crate) const OFFERED: [(&str, &[&str]); 5] = [
+pub(crate) const OFFERED: [(&str, &[&str]); 6] = [
     ("state", state::NAMES),
+    ("broadcast-state", broadcast_state::NAMES),
     ("timers", timers::NAMES),
     ("context", context::NAMES),
     ("output", output::NAMES),
@@ -44,8 +46,8 @@ pub(crate) const OFFERED: [(&str, &[&str]); 5] = [
 /// Returns the imports of the interface that this host speaks.
 pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<HostState>> {
     let mut linker = Linker::new(engine.inner());
-    let adders: [fn(&mut Interface<'_>) -> wasmtime::Result<()>; 5] =
-        [state::add, timers::add, context::add, output::add, telemetry::add];
+    let adders: [fn(&mut Interface<'_>) -> wasmtime::Result<()>; 6] =
+        [state::add, broadcast_state::add, timers::add, context::add, output::add, telemetry::add];
     for ((name, _), add) in OFFERED.iter().zip(adders) {
         let name = format!("{INTERFACE_PREFIX}{name}@{HOST_INTERFACE}");
         add(&mut linker.instance(&name)?)?;

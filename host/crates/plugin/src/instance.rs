@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use dovetail_core::{
-    context::{Context, Subject},
+    context::{Context, ContextError, Subject},
     plugin::{CallFailure, CallResult, FailureKind, MatchFunction},
     time::NO_WATERMARK,
     timers::TimerDomain,
@@ -26,6 +26,9 @@ use crate::{
     store::{Early, HostState, Phase},
     symbols::Symbols,
 };
+
+/// The export of plugins with broadcast inputs.
+pub(crate) const PROCESS_BROADCAST: &str = "process-broadcast";
 
 /// What every export that takes part in processing returns.
 pub(crate) type Outcome = (Result<(), String>,);
@@ -62,6 +65,8 @@ pub(crate) struct Live {
     open: TypedFunc<OpenParams, Outcome>,
     process_element: TypedFunc<ProcessElementParams, Outcome>,
     on_timer: TypedFunc<OnTimerParams, Outcome>,
+    /// Only plugins with broadcast inputs have it.
+    process_broadcast: Option<TypedFunc<ProcessElementParams, Outcome>>,
 }
 
 /// Why no live instantiation came about.
@@ -93,7 +98,13 @@ impl Live {
             .get_typed_func(&mut store, "process-element")
             .map_err(at("process-element"))?;
         let on_timer = instance.get_typed_func(&mut store, "on-timer").map_err(at("on-timer"))?;
-        Ok(Self { store, open, process_element, on_timer })
+        let has_broadcast =
+            instance.get_export_index(&mut store, None, PROCESS_BROADCAST).is_some();
+        let process_broadcast = has_broadcast
+            .then(|| instance.get_typed_func(&mut store, PROCESS_BROADCAST))
+            .transpose()
+            .map_err(at(PROCESS_BROADCAST))?;
+        Ok(Self { store, open, process_element, on_timer, process_broadcast })
     }
 
     /// Runs `open`.
@@ -297,6 +308,23 @@ impl MatchFunction for Instance {
         };
         let params = (*role, record.value.clone(), *time);
         self.call(context, |live| live.process_element.call(&mut live.store, params))
+    }
+
+    fn process_broadcast(&mut self, context: Box<Context>) -> (Box<Context>, CallResult) {
+        let Subject::Record { role, record, time, .. } = &context.current().subject else {
+            return (context, Err(misplaced(PROCESS_BROADCAST, "record")));
+        };
+        let params = (*role, record.value.clone(), *time);
+        self.call(context, |live| match &live.process_broadcast {
+            Some(export) => export.call(&mut live.store, params),
+            None => {
+                let message = format!("the plugin does not export `{PROCESS_BROADCAST}`");
+                Err(trap_of(ContextError::Refused(CallFailure {
+                    kind: FailureKind::Limit,
+                    message,
+                })))
+            }
+        })
     }
 
     fn on_timer(&mut self, context: Box<Context>) -> (Box<Context>, CallResult) {

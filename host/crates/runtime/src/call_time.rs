@@ -21,6 +21,7 @@ pub struct Timed<F> {
     calls: u32,
     process_element: Histogram,
     on_timer: Histogram,
+    process_broadcast: Histogram,
 }
 
 impl<F> std::fmt::Debug for Timed<F> {
@@ -34,7 +35,8 @@ impl<F: MatchFunction> Timed<F> {
     pub fn new(function: F, pipeline: &str) -> Self {
         let of = |name: &'static str| histogram!(PLUGIN_CALL, "pipeline" => pipeline.to_owned(), "fn" => name);
         let (process_element, on_timer) = (of("process_element"), of("on_timer"));
-        Self { function, calls: 0, process_element, on_timer }
+        let process_broadcast = of("process_broadcast");
+        Self { function, calls: 0, process_element, on_timer, process_broadcast }
     }
 
     /// Returns when this call begins, if it is one to measure; the first one is.
@@ -51,6 +53,15 @@ impl<F: MatchFunction> MatchFunction for Timed<F> {
         let returned = self.function.process_element(context);
         if let Some(begin) = begin {
             self.process_element.record(begin.elapsed());
+        }
+        returned
+    }
+
+    fn process_broadcast(&mut self, context: Box<Context>) -> (Box<Context>, CallResult) {
+        let begin = self.begin();
+        let returned = self.function.process_broadcast(context);
+        if let Some(begin) = begin {
+            self.process_broadcast.record(begin.elapsed());
         }
         returned
     }

@@ -51,7 +51,8 @@ impl KeyWatch {
     /// Returns a watch over a pipeline's inputs.
     #[must_use]
     pub fn new(names: Names) -> Self {
-        let watch = CopartitionWatch::new(names.inputs.len());
+        let is_keyed = names.inputs.iter().map(|input| !names.is_broadcast(input));
+        let watch = CopartitionWatch::new(is_keyed.collect());
         let inner = Inner { watch, findings: KeyFindings::default(), limit: RateLimit::default() };
         Self { names, inner: Mutex::new(inner) }
     }

@@ -69,6 +69,15 @@ fn changed(identity: &Identity, found: &[Option<u16>]) -> Option<String> {
     let mut inputs = identity.inputs.iter().zip(found);
     let (input, found) = inputs
         .find_map(|(input, found)| Some((input, (*found)?)).filter(|it| it.1 != it.0.partitions))?;
+    if input.is_broadcast() {
+        return Some(format!(
+            "the topic `{}` of the broadcast input `{}` has {found} partitions now and had {} when \
+             the pipeline was first started: what is written into the others reaches no lane. Ways \
+             out: move its records into a new topic with {} partitions and make this one anew from \
+             it; or start under another name and `state.dir`",
+            input.topic, input.name, input.partitions, input.partitions
+        ));
+    }
     Some(format!(
         "the topic `{}` of input `{}` has {found} partitions now and had {} when the pipeline was \
          first started: keys written since lie in other partitions than before and do not meet what \

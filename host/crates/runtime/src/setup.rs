@@ -182,10 +182,12 @@ impl PipelineSetup {
     /// Returns the names for metrics and messages.
     #[must_use]
     pub fn names(&self) -> Names {
+        let broadcast = self.options.inputs.iter().filter(|input| input.is_broadcast);
         Names {
             pipeline: self.options.pipeline.clone(),
             inputs: self.options.inputs.iter().map(|input| input.name.clone()).collect(),
             topics: self.options.inputs.iter().map(|input| input.topic.clone()).collect(),
+            broadcast: broadcast.map(|input| input.name.clone()).collect(),
             outputs: self.options.outputs.iter().map(|output| output.name.clone()).collect(),
             when_all_idle: self.options.when_all_idle,
         }
@@ -201,6 +203,8 @@ pub struct Names {
     pub inputs: Vec<String>,
     /// The topic of each input.
     pub topics: Vec<String>,
+    /// Those of the inputs that every lane reads whole.
+    pub broadcast: Vec<String>,
     /// The outputs in the order of the lanes: every revision numbers them alike.
     pub outputs: Vec<String>,
     /// What event time does while every source is idle.
@@ -212,6 +216,12 @@ impl Names {
     #[must_use]
     pub fn input(&self, input: InputIndex) -> &str {
         self.inputs.get(usize::from(input.0)).map_or("?", String::as_str)
+    }
+
+    /// Returns whether every lane reads all of an input.
+    #[must_use]
+    pub fn is_broadcast(&self, input: &str) -> bool {
+        self.broadcast.iter().any(|name| name == input)
     }
 }
 

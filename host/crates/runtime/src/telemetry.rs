@@ -8,10 +8,10 @@ use dovetail_core::{
     lane::{EpochReport, LaneStatus, Warning},
     log::LogStatistics,
     plugin::{MetricKind, PluginDescriptor},
-    record::InputIndex,
+    record::{InputIndex, Source},
     time::{END_OF_TIME, NO_WATERMARK},
 };
-use metrics::{SharedString, Unit, counter, gauge, histogram};
+use metrics::{Label, SharedString, Unit, counter, gauge, histogram};
 
 use crate::{setup::Names, status::CheckpointShown};
 
@@ -54,8 +54,8 @@ macro_rules! metrics_table {
 metrics_table! {
     INPUT_RECORDS Counter Count "dovetail_input_records_total" ["input"] "Records taken from an input.";
     INPUT_BYTES Counter Bytes "dovetail_input_bytes_total" ["input"] "Bytes of keys, values and headers taken from an input.";
-    INPUT_LAG Gauge Count "dovetail_input_lag_records" ["input", "partition"] "Offsets between the next one to read and the end of the partition as it was last heard (every 5 s); absent where the log does not tell.";
-    INPUT_POSITION Gauge Count "dovetail_input_position_offset" ["input", "partition"] "The next offset to read.";
+    INPUT_LAG Gauge Count "dovetail_input_lag_records" ["input", "partition"] "Offsets between the next one to read and the end of the partition as it was last heard (every 5 s); absent where the log does not tell; of a broadcast input by `lane`, too.";
+    INPUT_POSITION Gauge Count "dovetail_input_position_offset" ["input", "partition"] "The next offset to read; of a broadcast input by `lane`, too.";
     WATERMARK Gauge Seconds "dovetail_watermark_timestamp_seconds" ["input", "partition"] "The watermark of a source, as seconds since 1970; absent before its first record.";
     WATERMARK_LAG Gauge Seconds "dovetail_operator_watermark_lag_seconds" ["lane"] "How far a lane's watermark is behind its clock.";
     PARTITION_IDLE Gauge Count "dovetail_partition_idle" ["input", "partition"] "1 for a source that no longer holds the watermark back.";
@@ -186,18 +186,31 @@ fn publish_plugin_metrics(names: &Names, descriptor: &PluginDescriptor, report: 
     }
 }
 
+/// Returns the labels of a source: in a broadcast input every lane stands somewhere else.
+fn source_labels(names: &Names, lane: u16, source: Source) -> Vec<Label> {
+    let input = names.input(source.input);
+    let mut labels = vec![
+        Label::new("pipeline", names.pipeline.clone()),
+        Label::new("input", input.to_owned()),
+        Label::new("partition", source.partition.0.to_string()),
+    ];
+    if names.is_broadcast(input) {
+        labels.push(Label::new("lane", lane.to_string()));
+    }
+    labels
+}
+
 /// Publishes where a lane stands.
 pub fn publish_status(names: &Names, lane: u16, status: &LaneStatus) {
     let pipeline = || SharedString::from(names.pipeline.clone());
     for source in &status.sources {
-        let input = names.inputs.get(usize::from(source.source.input.0));
-        let input = || SharedString::from(input.cloned().unwrap_or_default());
-        let partition = || source.source.partition.0.to_string();
         let set = |name: &'static str, value: f64| {
-            gauge!(name, "pipeline" => pipeline(), "input" => input(), "partition" => partition())
-                .set(value);
+            gauge!(name, source_labels(names, lane, source.source)).set(value);
         };
         set(INPUT_POSITION, float(source.position));
+        if names.is_broadcast(names.input(source.source.input)) {
+            continue;
+        }
         set(PARTITION_IDLE, f64::from(u8::from(source.is_idle)));
         set(WATERMARK_HOLDER, f64::from(u8::from(source.is_holder)));
         if is_time(source.watermark) {
@@ -228,13 +241,9 @@ pub fn publish_log(names: &Names, lane: u16, status: &LaneStatus, log: &LogStati
     let pipeline = || SharedString::from(names.pipeline.clone());
     for (source, end) in status.sources.iter().zip(&log.ends) {
         let Some(end) = end else { continue };
-        let (input, partition) = (names.input(source.source.input), source.source.partition.0);
-        gauge!(
-            INPUT_LAG, "pipeline" => pipeline(), "input" => input.to_owned(),
-            "partition" => partition.to_string()
-        )
         // The end is older than the position.
-        .set(float(end.saturating_sub(source.position).max(0)));
+        let lag = end.saturating_sub(source.position).max(0);
+        gauge!(INPUT_LAG, source_labels(names, lane, source.source)).set(float(lag));
     }
     for client in &log.clients {
         let set = |name: &'static str, value: f64| {
@@ -351,7 +360,8 @@ pub fn warning_text(names: &Names, warning: &Warning) -> String {
         ),
         Warning::NothingMatched { samples } => {
             let mut text = "no record has found a partner yet; sample keys:".to_owned();
-            for (keys, input) in samples.iter().zip(&names.inputs) {
+            let is_keyed = |(_, input): &(&Vec<String>, &String)| !names.is_broadcast(input);
+            for (keys, input) in samples.iter().zip(&names.inputs).filter(is_keyed) {
                 text.push_str(&format!(" {input}: {};", keys.join(", ")));
             }
             text.push_str(" do they mean the same thing, in the same spelling?");

@@ -9,8 +9,8 @@
 use std::{fs, io, path::Path};
 
 use dovetail_core::{
-    identity::{Identity, InputIdentity, StateIdentity},
-    plugin::StateKind,
+    identity::{Identity, InputIdentity, StateIdentity, kind_name},
+    plugin::{StateKind, StateScope},
 };
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,12 @@ use crate::directory::write_whole;
 pub const FORMAT: u32 = 1;
 
 const FILE: &str = "identity.json";
-const KINDS: [(StateKind, &str); 2] = [(StateKind::Value, "value"), (StateKind::Map, "map")];
+const KINDS: [(StateScope, StateKind); 4] = [
+    (StateScope::Keyed, StateKind::Value),
+    (StateScope::Keyed, StateKind::Map),
+    (StateScope::Broadcast, StateKind::Value),
+    (StateScope::Broadcast, StateKind::Map),
+];
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -76,10 +81,11 @@ impl IdentityJson {
             key_type: input.key_type,
         });
         let states = self.states.into_iter().map(|state| {
-            let found = KINDS.iter().find(|(_, name)| *name == state.kind);
-            let (kind, _) = found.ok_or_else(|| format!("{:?} is no kind of state", state.kind))?;
+            let found = KINDS.iter().find(|(scope, kind)| kind_name(*scope, *kind) == state.kind);
+            let (scope, kind) =
+                found.ok_or_else(|| format!("{:?} is no kind of state", state.kind))?;
             let (name, schema_version) = (state.name, state.schema_version);
-            Ok(StateIdentity { name, kind: *kind, schema_version })
+            Ok(StateIdentity { name, kind: *kind, scope: *scope, schema_version })
         });
         Ok(Identity {
             pipeline: self.pipeline,
@@ -101,8 +107,7 @@ fn input(input: &InputIdentity) -> InputJson {
 }
 
 fn state(state: &StateIdentity) -> StateJson {
-    let kind = KINDS.iter().find(|(kind, _)| *kind == state.kind).map_or("", |(_, name)| name);
-    let (name, kind) = (state.name.clone(), kind.to_owned());
+    let (name, kind) = (state.name.clone(), kind_name(state.scope, state.kind).to_owned());
     StateJson { name, kind, schema_version: state.schema_version }
 }
 

@@ -68,12 +68,17 @@ fn read_input(
 ) -> InputConfig {
     let from = read_from(reader, section, is_kafka, around);
     let has_files = matches!(from, InputFrom::Files(_));
-    for unsupported in ["broadcast", "bootstrap"] {
-        let why = format!("`{unsupported}` is not yet supported");
-        reader.refuse(section, unsupported, &why, "leave it out");
-    }
-    let key = read_key(reader, section, has_files);
-    let time = section.has("time").then(|| read_time(reader, section, has_files)).unzip();
+    let why = "`bootstrap` is not yet supported";
+    reader.refuse(section, "bootstrap", why, "leave it out");
+    let is_broadcast = reader.or(section, "broadcast", "false", scalars::boolean);
+    let key = if is_broadcast && !section.has("key") {
+        section.node("key");
+        kafka_key_as_it_is()
+    } else {
+        read_key(reader, section, has_files)
+    };
+    let kind = TimeKind { has_files, is_broadcast };
+    let time = section.has("time").then(|| read_time(reader, section, kind)).unzip();
     section.node("time");
     let (time_format, time) = time;
     let starts = scalars::choice(&[("earliest", Start::Earliest), ("latest", Start::Latest)]);
@@ -104,11 +109,21 @@ fn read_input(
         ("side_output", LatePolicy::SideOutput),
         ("drop", LatePolicy::Drop),
     ];
-    let null_key = reader.or(section, "null_key", "dead_letter", scalars::choice(&null_keys));
-    let late = reader.or(section, "late", "process", scalars::choice(&lates));
+    let (null_key, late) = if is_broadcast {
+        let help =
+            "leave it out: a broadcast record has no key to be kept under, and is never late";
+        for option in ["null_key", "late"] {
+            reader.refuse(section, option, &format!("`{option}` is for keyed inputs"), help);
+        }
+        (NullKeyPolicy::Process, LatePolicy::Process)
+    } else {
+        let null_key = reader.or(section, "null_key", "dead_letter", scalars::choice(&null_keys));
+        (null_key, reader.or(section, "late", "process", scalars::choice(&lates)))
+    };
     reader.close(section);
     let format = InputFormat { key, time: time_format };
-    InputConfig { name, from, format, time, start, on_gap, null_key, late }
+    let time = time.flatten();
+    InputConfig { name, from, format, time, start, on_gap, null_key, late, is_broadcast }
 }
 
 fn read_from(
@@ -144,6 +159,15 @@ fn read_from(
     }
     let files = reader.one_or_many(section, "file", scalars::path);
     InputFrom::Files(files.into_iter().map(|file| around.resolve(file)).collect())
+}
+
+/// The key of a broadcast record is for the plugin alone: any bytes will do.
+fn kafka_key_as_it_is() -> KeyFormat {
+    KeyFormat {
+        from: KeySource::KafkaKey(JsonPath::root()),
+        format: WireFormat::Bytes,
+        key_type: KeyType::Bytes,
+    }
 }
 
 fn read_key(reader: &mut Reader, input: &mut Section<'_>, has_files: bool) -> KeyFormat {
@@ -224,11 +248,19 @@ fn read_header(reader: &mut Reader, section: &mut Section<'_>) -> String {
     reader.required(section, "name", "the name of the header", scalars::text)
 }
 
+/// What decides about the keys of `time`.
+#[derive(Debug, Clone, Copy)]
+struct TimeKind {
+    has_files: bool,
+    is_broadcast: bool,
+}
+
+/// Where event times are, and how they move the watermark: those of a broadcast input do not.
 fn read_time(
     reader: &mut Reader,
     input: &mut Section<'_>,
-    has_files: bool,
-) -> (TimeFormat, TimeConfig) {
+    TimeKind { has_files, is_broadcast }: TimeKind,
+) -> (TimeFormat, Option<TimeConfig>) {
     let mut section = reader.section(input, "time");
     let parts = [("value", Part::Value), ("header", Part::Header), ("timestamp", Part::Timestamp)];
     let help = "value (with path), header (with name) or timestamp (the record's own)";
@@ -255,6 +287,15 @@ fn read_time(
     };
     let range = |scalar: &Scalar| units::date_range_ms(&scalar.text);
     let (first, end) = reader.or(&mut section, "valid", TIME_VALID, range);
+    if is_broadcast {
+        let help = "leave it out: a broadcast input moves no time";
+        for option in ["out_of_orderness", "idle_after", "max_future_skew"] {
+            let why = format!("`{option}` is for keyed inputs");
+            reader.refuse(&mut section, option, &why, help);
+        }
+        reader.close(&section);
+        return (TimeFormat { from, unit, valid: first..end }, None);
+    }
     let help = "how far records may be out of order, such as 5s; 0s when they never are";
     let time = TimeConfig {
         out_of_orderness: reader.required(
@@ -272,7 +313,7 @@ fn read_time(
         ),
     };
     reader.close(&section);
-    (TimeFormat { from, unit, valid: first..end }, time)
+    (TimeFormat { from, unit, valid: first..end }, Some(time))
 }
 
 /// `Some`, so that a placeholder exists for what could not be read.

@@ -4,7 +4,7 @@ use dovetail_core::{
     context::{Context, ContextError, Subject, emit::OutputKey},
     plugin::{
         CallFailure, CallResult, FailureKind, MatchFunction, PluginDescriptor, StateDescriptor,
-        StateKind,
+        StateKind, StateScope,
     },
     record::Headers,
     timers::TimerDomain,
@@ -73,10 +73,12 @@ fn feed(operator: &mut Operator, kind: &str, event: &[Value]) -> Result<(), Stri
 fn descriptor() -> PluginDescriptor {
     PluginDescriptor {
         inputs: vec!["L".to_owned(), "R".to_owned()],
+        broadcast: Vec::new(),
         outputs: vec!["main".to_owned()],
         states: vec![StateDescriptor {
             name: "value".to_owned(),
             kind: StateKind::Value,
+            scope: StateScope::Keyed,
             schema_version: 1,
             expiry: None,
         }],

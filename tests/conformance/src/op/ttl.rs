@@ -4,7 +4,7 @@ use dovetail_core::{
     context::{Context, ContextError, emit::OutputKey},
     plugin::{
         CallFailure, CallResult, Expiry, ExpiryDomain, FailureKind, MatchFunction,
-        PluginDescriptor, StateDescriptor, StateKind,
+        PluginDescriptor, StateDescriptor, StateKind, StateScope,
     },
     record::Headers,
 };
@@ -49,11 +49,13 @@ fn descriptor(expiry: Expiry) -> PluginDescriptor {
     let state = |name: &str, kind| StateDescriptor {
         name: name.to_owned(),
         kind,
+        scope: StateScope::Keyed,
         schema_version: 1,
         expiry: Some(expiry),
     };
     PluginDescriptor {
         inputs: vec!["L".to_owned(), "R".to_owned()],
+        broadcast: Vec::new(),
         outputs: vec!["main".to_owned()],
         states: vec![state("value", StateKind::Value), state("map", StateKind::Map)],
         metrics: Vec::new(),

@@ -11,7 +11,7 @@ use dovetail_core::{
     context::{Context, ContextError, Subject, emit::OutputKey},
     plugin::{
         CallFailure, CallResult, Expiry, ExpiryDomain, FailureKind, MatchFunction,
-        PluginDescriptor, StateDescriptor, StateKind,
+        PluginDescriptor, StateDescriptor, StateKind, StateScope,
     },
     record::Headers,
     time::NO_WATERMARK,
@@ -39,11 +39,13 @@ pub fn descriptor() -> PluginDescriptor {
     let state = |name: &str, kind| StateDescriptor {
         name: name.to_owned(),
         kind,
+        scope: StateScope::Keyed,
         schema_version: 1,
         expiry: None,
     };
     PluginDescriptor {
         inputs: vec!["order".to_owned(), "payment".to_owned()],
+        broadcast: Vec::new(),
         outputs: vec!["main".to_owned(), "late".to_owned()],
         states: vec![
             state("count", StateKind::Value),

@@ -25,6 +25,8 @@ pub enum Subject {
         time: Option<EventTime>,
         /// Whether it is late.
         is_late: bool,
+        /// Whether every lane handles it.
+        is_broadcast: bool,
     },
     /// A timer.
     Timer {
@@ -42,7 +44,8 @@ pub enum Subject {
 pub struct Current {
     /// What is handled.
     pub subject: Subject,
-    /// The key; `None` for a record processed without one.
+    /// The key; `None` for a record processed without one. That of a broadcast record reaches no
+    /// keyed state.
     pub key: Option<Key>,
     /// The partition.
     pub partition: Partition,
@@ -87,6 +90,12 @@ impl Context {
     #[must_use]
     pub fn is_late(&self) -> bool {
         matches!(self.current.subject, Subject::Record { is_late: true, .. })
+    }
+
+    /// Returns whether the current record is one that every lane handles.
+    #[must_use]
+    pub fn is_broadcast(&self) -> bool {
+        matches!(self.current.subject, Subject::Record { is_broadcast: true, .. })
     }
 
     /// Returns the partition and offset of the current record; the offset is −1 for a timer.

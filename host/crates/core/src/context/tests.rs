@@ -14,7 +14,7 @@ use super::{Context, ContextParts, Current, Subject};
 use crate::{
     key::Key,
     options::CallLimits,
-    plugin::{PluginDescriptor, StateDescriptor, StateKind},
+    plugin::{PluginDescriptor, StateDescriptor, StateKind, StateScope},
     record::Partition,
     state::{Clocks, MemoryStore, StateId, StateSize, StateStore, StoreError, Visit},
     timers::TimerDomain,
@@ -74,6 +74,7 @@ fn context() -> (Context, Arc<AtomicUsize>) {
     let map = StateDescriptor {
         name: "map".to_owned(),
         kind: StateKind::Map,
+        scope: StateScope::Keyed,
         schema_version: 1,
         expiry: None,
     };
@@ -81,6 +82,7 @@ fn context() -> (Context, Arc<AtomicUsize>) {
         store: Box::new(store),
         descriptor: PluginDescriptor {
             inputs: Vec::new(),
+            broadcast: Vec::new(),
             outputs: Vec::new(),
             states: vec![map],
             metrics: Vec::new(),

@@ -1,6 +1,6 @@
 //! Closing an epoch: what it says is put together, offered, and applied once it is committed.
 
-use super::{Effect, Effects, EpochReport, Lane, SourceCondition, StopCause};
+use super::{Effect, Effects, EpochReport, Lane, SourceCondition, SourceTrack, StopCause};
 use crate::{
     epoch::{
         Epoch, EpochRecord, Firing, SourceState, StoredHead, TimerFloors, chunk, codec,
@@ -60,11 +60,15 @@ impl Lane {
         (!self.is_finished).then_some(at)
     }
 
-    /// Every source has ended and everything is done: the epoch need not wait for its time.
+    /// Every source has ended and everything is done: the epoch need not wait for its time. Sources
+    /// of broadcast inputs may never end: nothing is left for what they bring.
     pub(super) fn note_end(&mut self) {
-        let has_ended =
-            (0..self.tracks.len()).all(|at| self.heads.condition(at) == Condition::Ended);
-        if has_ended {
+        let has_ended = |(at, track): (usize, &SourceTrack)| match self.heads.condition(at) {
+            Condition::Ended => true,
+            Condition::AtEnd => track.is_broadcast,
+            Condition::Head | Condition::Unknown => false,
+        };
+        if self.tracks.iter().enumerate().all(has_ended) {
             self.wants_close = self.opened_at.is_some();
             self.is_finished = self.opened_at.is_none();
         }

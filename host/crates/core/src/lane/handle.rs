@@ -44,6 +44,9 @@ impl Lane {
             Decoding::Rejected { reason, message } => {
                 self.reject(source, &record, None, reason, &message, effects);
             }
+            Decoding::Ready { key, time } if self.options.inputs[input].is_broadcast => {
+                self.process(source, record, key, (time, None), effects);
+            }
             Decoding::Ready { key: Some(key), time } => {
                 self.sample(source, &key);
                 self.judge(source, record, Some(key), time, effects);
@@ -96,6 +99,19 @@ impl Lane {
                 }
             }
         }
+        self.process(source, record, key, (time, late_by), effects);
+    }
+
+    /// Hands a record to the plugin.
+    fn process(
+        &mut self,
+        source: Source,
+        record: Record,
+        key: Option<Key>,
+        (time, late_by): (Option<EventTime>, Option<EventTime>),
+        effects: &mut Effects,
+    ) {
+        let input = usize::from(source.input.0);
         let current = Current {
             subject: Subject::Record {
                 input: source.input,
@@ -103,6 +119,7 @@ impl Lane {
                 record,
                 time,
                 is_late: late_by.is_some(),
+                is_broadcast: self.options.inputs[input].is_broadcast,
             },
             key,
             partition: source.partition,
@@ -168,12 +185,14 @@ impl Lane {
 
     fn call_once(&mut self, current: Current) -> CallResult {
         self.counts.calls += 1;
-        let is_record = matches!(current.subject, Subject::Record { .. });
         let mut context = self.context.take().expect("calls do not nest");
         context.begin_call(current);
         let function = &mut self.function;
-        let (context, result): (Box<Context>, CallResult) =
-            if is_record { function.process_element(context) } else { function.on_timer(context) };
+        let (context, result): (Box<Context>, CallResult) = match context.current().subject {
+            Subject::Record { is_broadcast: true, .. } => function.process_broadcast(context),
+            Subject::Record { .. } => function.process_element(context),
+            Subject::Timer { .. } | Subject::None => function.on_timer(context),
+        };
         self.context = Some(context);
         if result.is_err() {
             self.context_mut().undo_call();

@@ -28,7 +28,9 @@ impl Lane {
         let at = usize::from(source.0);
         let had_head = self.heads.head(at).is_some();
         let bytes: usize = records.iter().map(DecodedRecord::size_bytes).sum();
-        self.heads.add(at, records.into_iter().map(|record| (record.time(), record)));
+        let has_say = !self.tracks[at].is_broadcast;
+        let time = |record: &DecodedRecord| record.time().filter(|_| has_say);
+        self.heads.add(at, records.into_iter().map(|record| (time(&record), record)));
         let track = &mut self.tracks[at];
         track.end_position = None;
         track.has_records = true;

@@ -40,6 +40,7 @@ struct Inner {
     journal: Vec<Bytes>,
     /// The first journal offset that is kept.
     journal_start: i64,
+    /// Of the sources of keyed inputs.
     committed: Vec<Option<CommittedOffset>>,
     outputs: Vec<CommittedRecord>,
     attempt: u64,
@@ -60,12 +61,19 @@ pub struct Arrived(Vec<(usize, bool)>);
 pub struct MemoryCluster(Arc<Mutex<Inner>>);
 
 impl MemoryCluster {
-    /// Returns empty topics for that many sources.
+    /// Returns empty topics for that many sources of keyed inputs.
     #[must_use]
     pub fn new(sources: usize) -> Self {
+        Self::with_broadcast(sources, 0)
+    }
+
+    /// Returns empty topics for that many sources of keyed inputs, and behind them for those of
+    /// broadcast inputs.
+    #[must_use]
+    pub fn with_broadcast(keyed: usize, broadcast: usize) -> Self {
         Self(Arc::new(Mutex::new(Inner {
-            sources: (0..sources).map(|_| MemorySource::default()).collect(),
-            committed: vec![None; sources],
+            sources: (0..keyed + broadcast).map(|_| MemorySource::default()).collect(),
+            committed: vec![None; keyed],
             ..Inner::default()
         })))
     }
@@ -239,9 +247,11 @@ impl Log for MemoryLog {
         let mut metadata = transaction.metadata;
         metadata.journal_offset = journal_offset(inner.journal.len());
         inner.journal.extend(transaction.chunks.iter().map(|chunk| Bytes::from(chunk.clone())));
+        let keyed = inner.committed.len();
         inner.committed = transaction
             .positions
             .iter()
+            .take(keyed)
             .map(|position| {
                 let metadata = metadata.to_string();
                 Some(CommittedOffset { position: *position, metadata })

@@ -1,4 +1,4 @@
-//! Format: rows of keyed state and timers, format 1.
+//! Format: rows of keyed state, timers and broadcast state, format 1.
 //!
 //! ```text
 //! state row key    0x02 · partition u16 BE · key, escaped · state u16 BE · entry (raw, to the end)
@@ -6,6 +6,8 @@
 //! timer row key    0x03 (event) or 0x04 (processing) · time i64, sign flipped, BE · key, escaped
 //!                  · tag u64 BE · partition u16 BE
 //! timer row value  0x01
+//! broadcast row    0x05 · state u16 BE · entry (raw, to the end); its value is a state row's, without
+//!                  stamp
 //! ```
 //!
 //! Escaping keeps order and ends the key: 0x00 becomes 0x00 0xFF, the end is 0x00 0x01.
@@ -24,6 +26,8 @@ pub const STATE_PREFIX: u8 = 0x02;
 pub const EVENT_TIMER_PREFIX: u8 = 0x03;
 /// First byte of a processing-time timer row key.
 pub const PROCESSING_TIMER_PREFIX: u8 = 0x04;
+/// First byte of a broadcast state row key.
+pub const BROADCAST_PREFIX: u8 = 0x05;
 /// First byte of every row value: the format.
 pub const VALUE_FORMAT: u8 = 0x01;
 
@@ -74,6 +78,23 @@ pub fn state_row(
     escape(key.as_bytes(), into);
     into.extend_from_slice(&state.0.to_be_bytes());
     into.extend_from_slice(entry);
+}
+
+/// Writes a broadcast state row key into `into`, replacing what was there. It names neither key nor
+/// partition: every lane has the same rows.
+pub fn broadcast_row(state: StateId, entry: &[u8], into: &mut Vec<u8>) {
+    into.clear();
+    into.push(BROADCAST_PREFIX);
+    into.extend_from_slice(&state.0.to_be_bytes());
+    into.extend_from_slice(entry);
+}
+
+/// Reads a broadcast state row key: the state and the entry, which is empty for a value state;
+/// `None` when the bytes are not one.
+#[must_use]
+pub fn parse_broadcast_row(row: &[u8]) -> Option<(StateId, &[u8])> {
+    let (state, entry) = row.strip_prefix(&[BROADCAST_PREFIX])?.split_first_chunk::<2>()?;
+    Some((StateId(u16::from_be_bytes(*state)), entry))
 }
 
 /// The fields of a state row key.

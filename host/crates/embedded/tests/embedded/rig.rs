@@ -44,6 +44,7 @@ pub(crate) fn spec(lane: u16) -> LaneSpec {
             place: Place::Topic(ORDERS.to_owned()),
             partition: Partition(lane),
             start: Start::Earliest,
+            is_broadcast: false,
         }],
         outputs: vec![OutputSpec { topic: RESULTS.to_owned(), follow: None }],
         dead_letters: OutputSpec { topic: DEAD.to_owned(), follow: None },
@@ -58,6 +59,7 @@ pub(crate) fn file_spec(path: &Path) -> LaneSpec {
             place: Place::File(path.to_owned()),
             partition: Partition(0),
             start: Start::Earliest,
+            is_broadcast: false,
         }],
         ..spec(0)
     }

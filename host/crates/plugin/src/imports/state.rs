@@ -1,6 +1,7 @@
 //! `interface state`: keyed state of the current key.
 
 use bytes::Bytes;
+use dovetail_core::context::keyed::Page;
 use wasmtime::component::{ComponentType, Lower, WasmList};
 
 use super::{Call, Interface, bytes_of, with_context};
@@ -11,13 +12,19 @@ pub(super) const NAMES: &[&str] = &["get", "put", "remove", "scan", "remove-rang
 /// `page` of the interface.
 #[derive(ComponentType, Lower)]
 #[component(record)]
-struct PageLowered {
+pub(super) struct PageLowered {
     entries: Vec<(Bytes, Bytes)>,
     #[component(name = "has-more")]
     has_more: bool,
 }
 
-type ScanParams = (u32, WasmList<u8>, Option<WasmList<u8>>, Option<WasmList<u8>>, u32);
+impl From<Page> for PageLowered {
+    fn from(page: Page) -> Self {
+        Self { entries: page.entries, has_more: page.has_more }
+    }
+}
+
+pub(super) type ScanParams = (u32, WasmList<u8>, Option<WasmList<u8>>, Option<WasmList<u8>>, u32);
 
 pub(super) fn add(interface: &mut Interface<'_>) -> wasmtime::Result<()> {
     interface.func_wrap("get", |store: Call<'_>, (state, entry): (u32, WasmList<u8>)| {
@@ -42,7 +49,7 @@ pub(super) fn add(interface: &mut Interface<'_>) -> wasmtime::Result<()> {
                 let (to, after) = (bytes_of(to.as_ref(), store), bytes_of(after.as_ref(), store));
                 context.state_scan(state, from.as_le_slice(store), to, after, limit)
             })
-            .map(|page| (PageLowered { entries: page.entries, has_more: page.has_more },))
+            .map(|page| (PageLowered::from(page),))
         },
     )?;
     interface.func_wrap(

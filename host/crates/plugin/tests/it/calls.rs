@@ -172,6 +172,7 @@ fn record(value: &'static [u8], headers: Headers) -> Current {
             },
             time: None,
             is_late: false,
+            is_broadcast: false,
         },
         key: Some(Key::new("k")),
         partition: Partition(0),

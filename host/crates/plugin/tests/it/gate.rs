@@ -180,6 +180,16 @@ fn description_that_cannot_be_used_is_refused_with_the_reason() {
 }
 
 #[test]
+fn broadcast_input_without_a_handler_for_it_is_refused() {
+    let error = load(
+        r#"describe-literal {"version":1,"inputs":["records","rules"],"broadcast":["rules"],"outputs":[]}"#,
+    );
+    let error = error.unwrap_err();
+    assert!(matches!(error, GateError::NoBroadcastHandler { .. }), "{error}");
+    says(&error, &["`rules` is broadcast", "`process-broadcast`", "broadcast-plugin"]);
+}
+
+#[test]
 fn error_of_open_is_the_users() {
     says(&load("open-error").unwrap_err(), &["cannot be opened", "no such currency: XXX"]);
 }

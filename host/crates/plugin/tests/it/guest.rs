@@ -112,6 +112,7 @@ impl Lane {
                 record,
                 time: Some(1_000),
                 is_late: false,
+                is_broadcast: false,
             },
             key,
             partition: Partition(3),

@@ -30,7 +30,7 @@ use dovetail_core::{
     },
     plugin::{
         CallFailure, CallResult, FailureKind, MatchFunction, PluginDescriptor, StateDescriptor,
-        StateKind,
+        StateKind, StateScope,
     },
     record::{
         DecodedRecord, Decoding, Headers, InputIndex, Partition, Record, Source, SourceIndex,
@@ -88,6 +88,7 @@ pub(crate) fn revision(digest: &str, schema_version: u16) -> Arc<dyn Revision> {
     let state = StateDescriptor {
         name: "count".to_owned(),
         kind: StateKind::Value,
+        scope: StateScope::Keyed,
         schema_version,
         expiry: None,
     };
@@ -95,6 +96,7 @@ pub(crate) fn revision(digest: &str, schema_version: u16) -> Arc<dyn Revision> {
         digest: digest.to_owned(),
         descriptor: PluginDescriptor {
             inputs: vec!["orders".to_owned()],
+            broadcast: Vec::new(),
             outputs: vec!["main".to_owned()],
             states: vec![state],
             metrics: Vec::new(),
@@ -143,6 +145,7 @@ pub(crate) fn pipeline(revision: Arc<dyn Revision>) -> PipelineSetup {
         skew_reference: SkewReference::Clock,
         late: LatePolicy::Process,
         null_key: NullKeyPolicy::DeadLetter,
+        is_broadcast: false,
     };
     PipelineSetup {
         identity: Identity {

@@ -16,7 +16,7 @@ use dovetail_core::{
         Attempt, Epoch, EpochRecord, LaneId, Owner, SourceState, StoredHead, TimerFloors, codec,
     },
     identity::{Identity, InputIdentity, StateIdentity},
-    plugin::StateKind,
+    plugin::{StateKind, StateScope},
     record::{InputIndex, Partition, Source},
     state::{StateStore, StoreError},
 };
@@ -49,8 +49,18 @@ fn identity() -> Identity {
             key_type: "string".to_owned(),
         }],
         states: vec![
-            StateIdentity { name: "last".into(), kind: StateKind::Value, schema_version: 1 },
-            StateIdentity { name: "all".into(), kind: StateKind::Map, schema_version: 2 },
+            StateIdentity {
+                name: "last".into(),
+                kind: StateKind::Value,
+                scope: StateScope::Keyed,
+                schema_version: 1,
+            },
+            StateIdentity {
+                name: "all".into(),
+                kind: StateKind::Map,
+                scope: StateScope::Keyed,
+                schema_version: 2,
+            },
         ],
     }
 }

@@ -19,7 +19,7 @@ use crate::{
     output::Target,
     plugin::{
         CallFailure, CallResult, FailureKind, MatchFunction, MetricDescriptor, MetricKind,
-        PluginDescriptor, StateDescriptor, StateKind,
+        PluginDescriptor, StateDescriptor, StateKind, StateScope,
     },
     record::{DecodedRecord, Decoding, InputIndex, Partition, Record, Source, SourceIndex},
     state::{MemoryStore, StateStore},
@@ -59,6 +59,10 @@ impl Native {
 
 impl MatchFunction for Native {
     fn process_element(&mut self, context: Box<Context>) -> (Box<Context>, CallResult) {
+        self.run(context)
+    }
+
+    fn process_broadcast(&mut self, context: Box<Context>) -> (Box<Context>, CallResult) {
         self.run(context)
     }
 
@@ -107,9 +111,10 @@ impl Harness {
     }
 
     pub(super) fn with_options(handler: Handler, change: impl FnOnce(&mut LaneOptions)) -> Self {
-        let cluster = MemoryCluster::new(2);
         let mut options = options();
         change(&mut options);
+        let broadcast = options.inputs.iter().filter(|input| input.is_broadcast).count();
+        let cluster = MemoryCluster::with_broadcast(2 - broadcast, broadcast);
         let log = cluster.log();
         let mut harness = Self {
             cluster,
@@ -183,6 +188,13 @@ impl Harness {
     pub(super) fn positions(&mut self) -> Vec<i64> {
         let committed = self.log.committed().unwrap();
         committed.into_iter().flatten().map(|offset| offset.position).collect()
+    }
+
+    /// Where the last committed epoch says that the sources stand.
+    pub(super) fn recorded_positions(&mut self) -> Vec<i64> {
+        let store = self.lane.as_mut().unwrap().context_mut().store.head().unwrap().unwrap();
+        let head = codec::decode_stored(&store).unwrap();
+        head.record.sources.iter().map(|state| state.position).collect()
     }
 
     /// When the lane wants to be called again if nothing happens.
@@ -291,11 +303,13 @@ fn descriptor() -> PluginDescriptor {
     let state = |name: &str, kind| StateDescriptor {
         name: name.to_owned(),
         kind,
+        scope: StateScope::Keyed,
         schema_version: 1,
         expiry: None,
     };
     PluginDescriptor {
         inputs: vec!["left".to_owned(), "right".to_owned()],
+        broadcast: Vec::new(),
         outputs: vec!["main".to_owned(), "late".to_owned()],
         states: vec![state("value", StateKind::Value), state("map", StateKind::Map)],
         metrics: vec![MetricDescriptor { name: "sizes".to_owned(), kind: MetricKind::Histogram }],
@@ -334,6 +348,7 @@ fn options() -> LaneOptions {
         skew_reference: SkewReference::Clock,
         late: LatePolicy::Process,
         null_key: NullKeyPolicy::DeadLetter,
+        is_broadcast: false,
     };
     LaneOptions {
         pipeline: "test".to_owned(),

@@ -16,6 +16,18 @@ fn the_bytes_of_format_1_are_fixed() {
 }
 
 #[test]
+fn the_bytes_of_a_broadcast_row_are_fixed_and_belong_to_no_key() {
+    let mut row = b"left over".to_vec();
+    broadcast_row(StateId(513), b"\x00entry", &mut row);
+    assert_eq!(row, [&[0x05, 2, 1][..], b"\x00entry"].concat());
+    assert_eq!(parse_broadcast_row(&row), Some((StateId(513), &b"\x00entry"[..])));
+    assert_eq!((parse_state_row(&row), state_of(&row)), (None, None));
+    for bad in [&b""[..], b"\x05", b"\x05\x00", &encoded(1, b"k", 2, b"e")] {
+        assert_eq!(parse_broadcast_row(bad), None, "{bad:?}");
+    }
+}
+
+#[test]
 fn keys_that_hold_each_other_as_prefix_keep_their_order() {
     let keys: [&[u8]; 6] = [b"", b"\x00", b"\x00\x00", b"\x00\x01", b"a", b"a\x00"];
     for (a, b) in keys.iter().zip(keys.iter().skip(1)) {
