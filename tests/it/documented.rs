@@ -47,3 +47,35 @@ fn every_reason_of_readiness_is_in_the_table_and_nothing_else() {
     }
     assert_same("docs/observing.md", "## Readiness", &expected);
 }
+
+/// What stands in backquotes.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+#[test]
+fn every_difference_to_other_systems_names_cases_that_are_there() {
+    let folder = workspace::root().join("tests/conformance");
+    let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let cases = files.filter(|file| file.extension().is_some_and(|it| it == "jsonl"));
+    let cases: String = cases.map(|file| fs::read_to_string(file).unwrap()).collect();
+    let table = table("plugins/README.md", "## Where we differ, and why");
+    let mut count = 0;
+    for row in table.lines().skip(2) {
+        let case = row.trim_end_matches(['|', ' ']).rsplit(" | ").next().unwrap();
+        assert!(quoted(case).count() > 0, "no case is named: {row}");
+        for named in quoted(case) {
+            let root = workspace::root();
+            let is_there = match named {
+                "tests/conformance" => true,
+                file if file.contains('/') => {
+                    root.join(file).exists() || root.join("plugins").join(file).exists()
+                }
+                id => cases.contains(&format!("\"id\":\"{id}\"")),
+            };
+            assert!(is_there, "`{named}` is not there: {row}");
+        }
+        count += 1;
+    }
+    assert!(count >= 10, "{count} rows");
+}

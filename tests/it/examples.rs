@@ -63,6 +63,9 @@ fn every_join_runs_on_the_same_few_records() {
         ("all-of", "10 records read, 4 to main, 2 to unused"),
         ("dedupe", "4 records read, 3 to main, 1 to duplicates"),
         ("dynamic-rules", "11 records read, 3 to main, 2 to unmatched"),
+        ("order-payment", "8 records read, 4 to main, 3 to late"),
+        ("hot-keys", "7 records read, 4 to main"),
+        ("capped-keys", "7 records read, 1 to main, 1 to late, 3 to overflow"),
     ];
     for (name, summary) in expected {
         let part = said.split(&format!("\n{name}: ")).nth(1).unwrap_or_default();
