@@ -4,6 +4,8 @@
 
 #[path = "measure/lane_parts.rs"]
 mod lane_parts;
+#[path = "measure/processor_time.rs"]
+mod processor_time;
 
 use std::{fs, path::Path, time::Duration};
 
@@ -18,7 +20,8 @@ use dovetail_core::{
 };
 use dovetail_plugin::{Engine, Gate, GateOptions, Instance, Limits};
 
-use lane_parts::{context, processor_time};
+use lane_parts::context;
+use processor_time::processor_time;
 
 fn calls(criterion: &mut Criterion) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/guests/misbehaving");

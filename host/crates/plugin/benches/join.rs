@@ -7,6 +7,8 @@
 
 #[path = "measure/lane_parts.rs"]
 mod lane_parts;
+#[path = "measure/processor_time.rs"]
+mod processor_time;
 
 use std::{fs, path::Path, time::Duration};
 
@@ -23,7 +25,8 @@ use dovetail_core::{
 use dovetail_plugin::{Engine, Gate, GateOptions, Instance, Limits, Revision};
 use dovetail_state::{Claim, MemoryBudget, StateDirectory};
 
-use lane_parts::{context, processor_time};
+use lane_parts::context;
+use processor_time::processor_time;
 
 const DIMENSION: u32 = 0;
 const BEHAVIOUR: u32 = 1;
