@@ -48,7 +48,7 @@ measure_catchup() {
 # of_kind ROW KIND NAME [PATTERN]: one figure of each run
 of_kind() {
     rows "$1" | grep "\"kind\":\"$2\"" | grep -e "${4:-}" |
-        while read -r line; do field "$line" "$3"; done
+        while read -r line; do echo "$(field "$line" "$3")"; done
 }
 
 table_catchup() {

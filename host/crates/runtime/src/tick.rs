@@ -16,8 +16,11 @@ use dovetail_core::{
 
 use crate::setup::Decode;
 
-/// Calls of the plugin per turn: how long commands and fetching may have to wait.
-const CALLS_PER_TURN: u32 = 1_000;
+/// Calls of the plugin per turn, at least and at most.
+const CALLS_PER_TURN: (u32, u32) = (10, 1_000);
+/// How long the calls of a turn should take, ms: so long an epoch may stay open after it was due, and commands
+/// and fetching may have to wait.
+const TURN_MS: i64 = 5;
 
 /// How a turn ended.
 #[derive(Debug, PartialEq)]
@@ -63,6 +66,8 @@ pub struct LaneLoop {
     closes: bool,
     switch: Option<Box<PluginSwitch>>,
     last_commit: (i64, i64),
+    /// How many calls of the plugin a turn may make: fewer while they are slow.
+    calls_per_turn: u32,
     /// Committed epochs that were not taken yet.
     pub committed: Vec<Committed>,
 }
@@ -86,6 +91,7 @@ impl LaneLoop {
             closes: false,
             switch: None,
             last_commit: (0, 0),
+            calls_per_turn: CALLS_PER_TURN.1,
             committed: Vec::new(),
         }
     }
@@ -171,8 +177,11 @@ pub fn tick(
         Ok(has_fetched) => has_fetched,
         Err(error) => return TickOutcome::Doubt(error),
     };
-    let proceed = Event::Proceed { calls_max: CALLS_PER_TURN };
+    let proceed = Event::Proceed { calls_max: turning.calls_per_turn };
+    let begun = clock.read();
     let until = turning.lane.step(now, proceed, &mut turning.effects);
+    let took = clock.read().saturating_sub(begun);
+    turning.calls_per_turn = calls_per_turn(turning.calls_per_turn, took);
     if !turning.effects.is_empty() {
         return execute(turning, log, clock).unwrap_or(TickOutcome::Again);
     }
@@ -183,6 +192,18 @@ pub fn tick(
         return TickOutcome::Again;
     }
     TickOutcome::Idle { until: turning.due(now).into_iter().chain(until).min() }
+}
+
+/// Returns how many calls the next turn may make when one with so many took that long, ms.
+fn calls_per_turn(calls: u32, took: i64) -> u32 {
+    let (min, max) = CALLS_PER_TURN;
+    if took > TURN_MS {
+        (calls / 2).max(min)
+    } else if 2 * took < TURN_MS {
+        (calls * 2).min(max)
+    } else {
+        calls
+    }
 }
 
 /// Ends the open epoch; then closes, or lets the waiting revision take over.
@@ -285,4 +306,24 @@ fn commit(
     turning.last_commit = (journal_next, now.saturating_sub(begun).max(0));
     turning.lane.step(now, Event::Committed { journal_next }, &mut turning.effects);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What turns settle at when each call takes that long, µs.
+    fn settled(call_us: i64) -> u32 {
+        let turn = |calls: u32, _| calls_per_turn(calls, i64::from(calls) * call_us / 1_000);
+        (0..20).fold(CALLS_PER_TURN.1, turn)
+    }
+
+    #[test]
+    fn a_turn_of_slow_calls_makes_fewer_of_them() {
+        assert_eq!(settled(0), 1_000);
+        assert_eq!(settled(2), 1_000);
+        let calls = i64::from(settled(100));
+        assert!((20..=50).contains(&calls), "{calls} calls of 0.1 ms");
+        assert_eq!(settled(20_000), 10);
+    }
 }
