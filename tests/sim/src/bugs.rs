@@ -86,11 +86,13 @@ pub enum Bug {
     ExpiredByOpenEpoch,
     /// A commit without outputs is answered without asking the broker.
     EmptyCommitTaken,
+    /// A recovered lane reads the broadcast input from its beginning.
+    BroadcastReadAnew,
 }
 
 impl Bug {
     /// Every bug, with the number of seeds within which it must be caught.
-    pub const ALL: [(Self, u64); 39] = [
+    pub const ALL: [(Self, u64); 40] = [
         (Self::ApplyBeforeCommit, 20),
         (Self::SkipFencing, 100),
         (Self::ReadBeforeFencing, 200),
@@ -130,5 +132,6 @@ impl Bug {
         (Self::EmptyOutputs, 40),
         (Self::EmptyCommitTaken, 20),
         (Self::ExpiredByOpenEpoch, 400),
+        (Self::BroadcastReadAnew, 40),
     ];
 }

@@ -16,7 +16,7 @@ use crate::{
     workload::{Transaction, Writing},
 };
 
-const INPUTS: [&str; 2] = ["order", "payment"];
+const INPUTS: [&str; 3] = ["order", "payment", "rules"];
 
 /// What only the simulator plays.
 #[derive(Debug, Deserialize)]
@@ -132,7 +132,7 @@ fn steps(plan: &Plan, committed: &[&Writing]) -> Vec<String> {
         };
         steps.push(format!(
             "{{ in: {}, partition: {}, at: {}, key: {key}, value: {value} }}",
-            INPUTS[usize::from(writing.input).min(1)],
+            INPUTS[usize::from(writing.input).min(2)],
             writing.partition,
             time(writing.time),
         ));

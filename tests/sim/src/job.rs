@@ -252,6 +252,13 @@ impl MatchFunction for Recorder {
         self.ended(ended)
     }
 
+    fn process_broadcast(&mut self, context: Box<Context>) -> (Box<Context>, CallResult) {
+        self.spoil();
+        self.note(&context);
+        let ended = self.function.process_broadcast(context);
+        self.ended(ended)
+    }
+
     fn on_timer(&mut self, context: Box<Context>) -> (Box<Context>, CallResult) {
         self.spoil();
         self.note(&context);
@@ -330,7 +337,7 @@ impl Revision for SimRevision {
             function: Box::new(Recorder { function, job, revision, newest, calls, bug }),
             descriptor,
             state_ids,
-            roles: vec![0, 1],
+            roles: vec![0, 1, 2],
             outputs: vec![output("main"), output("late")],
             late_output: None,
             revision: format!("{REVISION}{revision}"),

@@ -33,6 +33,7 @@ use crate::{
     job::Calls,
     kafka::{Answer, Place, Request},
     rows::Row,
+    workload::RULES,
     world::{Connection, Process, Shared},
 };
 
@@ -95,6 +96,11 @@ impl SimLog {
             calls,
             is_acquiring,
         }
+    }
+
+    /// The sources whose positions are the group's offsets.
+    fn keyed(&self) -> impl Iterator<Item = &Source> {
+        self.sources.iter().filter(|source| source.input.0 != RULES)
     }
 
     fn has(&self, bug: Bug) -> bool {
@@ -239,7 +245,7 @@ impl Log for SimLog {
 
     fn committed(&mut self) -> Result<Vec<Option<CommittedOffset>>, LogError> {
         let sources: Vec<(u16, u16)> =
-            self.sources.iter().map(|source| (source.input.0, source.partition.0)).collect();
+            self.keyed().map(|source| (source.input.0, source.partition.0)).collect();
         let count = sources.len();
         let answer = self.ask(&Request::FetchOffsets { sources, is_stable: true });
         let committed = match answer {
@@ -306,8 +312,12 @@ impl Log for SimLog {
         }
         let shift =
             i64::from(self.has(Bug::PositionsOffByOne) && positions.iter().any(|at| *at > 0));
-        let reader = |position: &i64| Reader { position: position + shift, ..Reader::default() };
-        self.readers = positions.iter().map(reader).collect();
+        let is_read_anew = self.has(Bug::BroadcastReadAnew);
+        let reader = |(position, source): (&i64, &Source)| match source.input.0 {
+            RULES if is_read_anew => Reader::default(),
+            _ => Reader { position: position + shift, ..Reader::default() },
+        };
+        self.readers = positions.iter().zip(&self.sources).map(reader).collect();
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use std::{
 
 use dovetail_core::{
     epoch::{Attempt, LaneId, Owner},
-    identity::{Identity, InputIdentity, states_of},
+    identity::{BROADCAST, Identity, InputIdentity, states_of},
     key::Key,
     options::{
         CallLimits, CommitOptions, DeadLetterRate, InputOptions, KEEPALIVE_EVERY_DEFAULT,
@@ -35,7 +35,7 @@ use crate::{
     job::{Calls, LaneCalls, SimRevision, output},
     log::SimLog,
     objects::SimCheckpoints,
-    workload::BASE,
+    workload::{BASE, RULES},
     world::{Event, Process, Shared, SimClock, World},
 };
 
@@ -421,7 +421,7 @@ fn lane_setup(
     }
 }
 
-/// Returns a lane's sources, by input, then partition.
+/// Returns a lane's sources, by input, then partition; all of the broadcast input behind them.
 #[must_use]
 pub fn sources_of(lane: u16, knobs: &Knobs) -> Vec<Source> {
     let own = (0..knobs.partitions).filter(|partition| partition % knobs.lanes == lane);
@@ -431,7 +431,8 @@ pub fn sources_of(lane: u16, knobs: &Knobs) -> Vec<Source> {
             partition: Partition(partition),
         })
     };
-    of(0).chain(of(1)).collect()
+    let rule = |partition| Source { input: InputIndex(RULES), partition: Partition(partition) };
+    of(0).chain(of(1)).chain((0..knobs.rule_partitions).map(rule)).collect()
 }
 
 /// Returns where a process's checkpoints go, and when.
@@ -448,8 +449,9 @@ fn pipeline(
     process: Process,
     revision: Arc<SimRevision>,
 ) -> PipelineSetup {
-    let names = ["order", "payment"];
-    let input = |name: &str| InputOptions {
+    let has_rules = knobs.rule_partitions > 0;
+    let names = &["order", "payment", "rules"][..if has_rules { 3 } else { 2 }];
+    let keyed = |name: &str| InputOptions {
         name: name.to_owned(),
         topic: name.to_owned(),
         watermark: WatermarkRule::OutOfOrderness(knobs.out_of_orderness),
@@ -460,24 +462,33 @@ fn pipeline(
         null_key: NullKeyPolicy::DeadLetter,
         is_broadcast: false,
     };
-    let identity = |name: &str| InputIdentity {
-        name: name.to_owned(),
-        topic: name.to_owned(),
-        partitions: knobs.partitions,
-        key_type: "string".to_owned(),
+    let input = |name: &&str| match *name {
+        "rules" => InputOptions {
+            watermark: WatermarkRule::None,
+            idle_after: None,
+            is_broadcast: true,
+            ..keyed(name)
+        },
+        _ => keyed(name),
+    };
+    let identity = |name: &&str| InputIdentity {
+        name: (*name).to_owned(),
+        topic: (*name).to_owned(),
+        partitions: if *name == "rules" { knobs.rule_partitions } else { knobs.partitions },
+        key_type: if *name == "rules" { BROADCAST } else { "string" }.to_owned(),
     };
     PipelineSetup {
         identity: Identity {
             pipeline: "simulated".to_owned(),
             cluster_id: "model".to_owned(),
             lanes: knobs.lanes,
-            inputs: names.map(identity).to_vec(),
+            inputs: names.iter().map(identity).collect(),
             states: states_of(revision.descriptor()),
         },
         options: LaneOptions {
             pipeline: "simulated".to_owned(),
-            inputs: names.map(input).to_vec(),
-            roles: vec![0, 1],
+            inputs: names.iter().map(input).collect(),
+            roles: vec![0, 1, 2],
             outputs: vec![output("main"), output("late")],
             late_output: None,
             wait_for_input: knobs.wait_for_input,

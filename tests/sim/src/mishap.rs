@@ -11,6 +11,7 @@ use crate::{
     log::SENDS_MAX,
     machine::{Ends, Network, Trap, lock},
     objects::Trouble,
+    workload::RULES,
     world::{Event, Shared, World},
 };
 
@@ -282,7 +283,8 @@ impl World {
         let trimmed = if skips_gaps { Effect::GoesOn } else { Effect::MustHalt };
         for history in &mut self.histories {
             let sources = history.last().map(|last| last.sources.clone()).unwrap_or_default();
-            for state in sources {
+            // Records of the broadcast input that one lane has read are others' yet to read.
+            for state in sources.into_iter().filter(|state| state.source.input.0 != RULES) {
                 let place = Place::Input(state.source.input.0, state.source.partition.0);
                 let log = self.kafka.log(place);
                 let is_trimmed = meddling == Meddling::InputTrimmed;

@@ -16,6 +16,11 @@ pub const BASE: i64 = 1_767_225_600_000;
 /// How far the last records lie behind all others, ms: everything before them is decided.
 pub const AFTERWARDS: i64 = 600_000;
 
+/// The broadcast input, where there is one.
+pub const RULES: u16 = 2;
+/// For so many records of the others one is written to it.
+const RECORDS_PER_RULE: u64 = 12;
+
 /// A record that is written to an input, and when (virtual ms).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Writing {
@@ -96,8 +101,22 @@ pub fn draw(knobs: &Knobs, rng: &mut Rng) -> Vec<Writing> {
         let writing = Writing { at, input, partition, key, time, value, transaction: None };
         write(&mut writings, knobs, rng, writing);
     }
+    writings.extend(rules(knobs));
     writings.sort_by_key(|writing| writing.at);
     writings
+}
+
+/// Records of the broadcast input, evenly over the span; one in five is of the kind that fails.
+fn rules(knobs: &Knobs) -> impl Iterator<Item = Writing> + use<> {
+    let count = if knobs.rule_partitions == 0 { 0 } else { knobs.records / RECORDS_PER_RULE + 1 };
+    let (span, partitions) = (knobs.span, u64::from(knobs.rule_partitions.max(1)));
+    (0..count).map(move |number| {
+        let at = span * number.cast_signed() / count.cast_signed();
+        let operation = if number % 5 == 4 { 'x' } else { 'n' };
+        let partition = u16::try_from(number % partitions).unwrap_or(0);
+        let (key, value) = ("rule".to_owned(), format!("{operation}:0:r{number}"));
+        Writing { at, input: RULES, partition, key, time: at, value, transaction: None }
+    })
 }
 
 /// One record for every source, `nth` times [`AFTERWARDS`] behind all others.
@@ -121,7 +140,8 @@ pub fn last(knobs: &Knobs, at: i64, nth: i64) -> Vec<Writing> {
 /// Returns every input and partition.
 pub fn sources(knobs: &Knobs) -> impl Iterator<Item = (u16, u16)> + use<> {
     let partitions = knobs.partitions;
-    (0..2).flat_map(move |input| (0..partitions).map(move |partition| (input, partition)))
+    let keyed = (0..RULES).flat_map(move |input| (0..partitions).map(move |at| (input, at)));
+    keyed.chain((0..knobs.rule_partitions).map(|partition| (RULES, partition)))
 }
 
 fn value(job: Job, input: u16, key: &str, number: u64, rng: &mut Rng) -> String {

@@ -57,6 +57,9 @@ pub struct Knobs {
     /// How long a message takes at most while the network is sound, ms.
     #[serde(default = "latency")]
     pub latency: i64,
+    /// Partitions of the broadcast input; 0 where there is none.
+    #[serde(default)]
+    pub rule_partitions: u16,
     /// Checkpoints, where they are taken.
     #[serde(default)]
     pub checkpoints: Option<CheckpointKnobs>,
@@ -102,12 +105,19 @@ impl Knobs {
         let is_tidy = rng.percent(60);
         let keepalive_every = rng.pick(&[None, None, Some(500), Some(3_000)]);
         let (latency, slow) = rng.pick(&[(5, 1), (5, 1), (5, 1), (40, 8), (80, 16)]);
+        let keys = rng.range(2, 25).cast_unsigned();
+        let records = rng.range(20, 160).cast_unsigned();
+        // Not drawn, so that seeds stay what they were.
+        let rule_partitions = match (job, records % 4) {
+            (Job::Ledger, odd @ (1 | 3)) => odd.div_ceil(2),
+            (Job::Ledger | Job::Payment, _) => 0,
+        };
         Self {
             job,
             lanes,
             partitions,
-            keys: rng.range(2, 25).cast_unsigned(),
-            records: rng.range(20, 160).cast_unsigned(),
+            keys,
+            records,
             span: rng.range(2_000, 12_000),
             out_of_orderness: rng.pick(&[0, 100, 700, 2_000]),
             late_percent: rng.pick(&[0, 0, 0, 5, 20]),
@@ -129,6 +139,7 @@ impl Knobs {
             retention: keepalive_every.map(|every| every + 60 * latency + 5_000),
             skips_gaps: rng.percent(30),
             latency,
+            rule_partitions: u16::try_from(rule_partitions).unwrap_or(0),
             checkpoints: rng.percent(60).then(|| CheckpointKnobs::draw(rng)),
         }
     }

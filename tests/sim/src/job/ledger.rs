@@ -1,6 +1,6 @@
 //! A job that uses everything a call can reach: value and map state, scans, timers of both
 //! domains, deleting timers, bursts of timers, *continue*, calls that fail for good and calls that
-//! fail once.
+//! fail once, and broadcast state, which every result shows.
 //!
 //! A record's value is `operation:argument:unique`; see `operate`.
 
@@ -19,11 +19,14 @@ use dovetail_core::{
 };
 
 use super::{Call, CallSubject, DEAD_LETTERS, Expected, Model, Out, TimerSet, timer_of};
+use crate::workload::RULES;
 
 const COUNT: u32 = 0;
 const MARKS: u32 = 1;
 const LEFT: u32 = 2;
 const RECENT: u32 = 3;
+/// How many rules the lane has taken: broadcast state.
+const TAKEN: u32 = 4;
 /// How long what is recent lives, ms of event time.
 const RECENT_FOR: i64 = 1_500;
 const ONE: u64 = 1;
@@ -44,8 +47,8 @@ pub fn descriptor() -> PluginDescriptor {
         expiry: None,
     };
     PluginDescriptor {
-        inputs: vec!["order".to_owned(), "payment".to_owned()],
-        broadcast: Vec::new(),
+        inputs: vec!["order".to_owned(), "payment".to_owned(), "rules".to_owned()],
+        broadcast: vec!["rules".to_owned()],
         outputs: vec!["main".to_owned(), "late".to_owned()],
         states: vec![
             state("count", StateKind::Value),
@@ -59,6 +62,7 @@ pub fn descriptor() -> PluginDescriptor {
                 }),
                 ..state("recent", StateKind::Value)
             },
+            StateDescriptor { scope: StateScope::Broadcast, ..state("taken", StateKind::Value) },
         ],
         metrics: Vec::new(),
     }
@@ -96,10 +100,24 @@ impl Ledger {
         let record = context.record().cloned().unwrap_or_default();
         let value = record.value.unwrap_or_default();
         let time = record.timestamp.unwrap_or(0);
-        let text = format!("{}#{count}@{}", String::from_utf8_lossy(&value), self.revision);
-        emit(context, 0, &text)?;
+        let (shown, taken) = (String::from_utf8_lossy(&value), taken(context)?);
+        emit(context, 0, &format!("{shown}#{count}@{}/{taken}", self.revision))?;
         let (operation, argument) = parse(&value);
         self.operate(context, operation, argument, time)
+    }
+
+    /// Takes a rule, and says how many there were; `x` fails.
+    fn rule(&self, context: &mut Context) -> Result<(), ContextError> {
+        let taken = taken(context)? + 1;
+        context.broadcast_put(TAKEN, b"", &taken.to_be_bytes())?;
+        let value = context.record().and_then(|record| record.value.clone()).unwrap_or_default();
+        let shown = String::from_utf8_lossy(&value);
+        emit(context, 0, &format!("{shown}@{}/{taken}", self.revision))?;
+        if parse(&value).0 == b'x' {
+            let (kind, message) = (FailureKind::Error, "as asked".to_owned());
+            return Err(ContextError::Refused(CallFailure { kind, message }));
+        }
+        Ok(())
     }
 
     /// `e` and `d` register and delete an event timer, `p` a processing timer, `b` a burst, `c`
@@ -173,6 +191,11 @@ fn read(context: &mut Context, state: u32) -> Result<i64, ContextError> {
     Ok(bytes.and_then(|bytes| bytes[..].try_into().ok()).map_or(0, i64::from_be_bytes))
 }
 
+fn taken(context: &mut Context) -> Result<i64, ContextError> {
+    let bytes = context.broadcast_get(TAKEN, b"")?;
+    Ok(bytes.and_then(|bytes| bytes[..].try_into().ok()).map_or(0, i64::from_be_bytes))
+}
+
 fn emit(context: &mut Context, output: u32, text: &str) -> Result<(), ContextError> {
     context.emit(output, OutputKey::Current, Some(text.as_bytes()), &Headers::default(), None)
 }
@@ -204,6 +227,11 @@ fn ended(context: Box<Context>, result: Result<(), ContextError>) -> (Box<Contex
 impl MatchFunction for Ledger {
     fn process_element(&mut self, mut context: Box<Context>) -> (Box<Context>, CallResult) {
         let result = self.record(&mut context);
+        ended(context, result)
+    }
+
+    fn process_broadcast(&mut self, mut context: Box<Context>) -> (Box<Context>, CallResult) {
+        let result = self.rule(&mut context);
         ended(context, result)
     }
 
@@ -244,6 +272,8 @@ impl Account {
 #[derive(Debug, Default)]
 pub struct LedgerModel {
     accounts: BTreeMap<(u16, Bytes), Account>,
+    /// Rules that the lane has taken.
+    taken: i64,
     /// The record whose first call has failed.
     failed: Option<(u16, u16, i64)>,
 }
@@ -270,10 +300,15 @@ impl LedgerModel {
                 ..Expected::default()
             };
         }
+        let shown = String::from_utf8_lossy(value);
+        if place.0 == RULES {
+            self.taken += 1;
+            let text = format!("{shown}@{}/{}", call.revision, self.taken);
+            return Expected { outputs: vec![out(call, 0, text)], ..Expected::default() };
+        }
         let account = self.accounts.entry((call.partition, call.key.clone())).or_default();
         account.count += 1;
-        let text =
-            format!("{}#{}@{}", String::from_utf8_lossy(value), account.count, call.revision);
+        let text = format!("{shown}#{}@{}/{}", account.count, call.revision, self.taken);
         let mut expected = Expected { outputs: vec![out(call, 0, text)], ..Expected::default() };
         let due = timer_of(call, time + argument, ONE);
         match operation {

@@ -89,7 +89,8 @@ impl SimLog {
     fn offsets(&self, transaction: &Transaction<'_>) -> Vec<OffsetEntry> {
         let shift = i64::from(self.has(Bug::OffsetsOffByOne));
         let text = transaction.metadata.to_string();
-        let sources = self.sources.iter().zip(transaction.positions);
+        // Those of the broadcast input come last and are no offsets.
+        let sources = self.keyed().zip(transaction.positions);
         let entry = |(source, position): (&Source, &i64)| {
             ((source.input.0, source.partition.0), position + shift, text.clone())
         };
