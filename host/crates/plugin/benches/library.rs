@@ -403,7 +403,8 @@ fn large_key(engine: &Engine) {
     lane.hand_over(&[given(1, 0, 1_000, 0)]);
     let now = || i64::try_from(started.elapsed().as_millis()).expect("a short time");
     while lane.results < before + ROWS {
-        lane.step(now(), Event::Proceed { calls_max: 1_000 });
+        // The calls of about 5 ms, as in a turn of the host.
+        lane.step(now(), Event::Proceed { calls_max: 10 });
     }
     let grown = memory("VmHWM:").saturating_sub(resident) >> 10;
     let epochs = epochs.borrow();
