@@ -211,7 +211,7 @@ impl DynamicRules {
                 continue;
             }
             self.waiting[other].remove(context, slot)?;
-            context.timers().delete_event_time(item.timer, slot.time.cast_unsigned());
+            self.delete_timer(slot.time, item.timer, context)?;
             let mut sides: [Option<&[u8]>; 2] = [Some(value); 2];
             sides[other] = Some(&item.value);
             self.matched_total.increment(context);
@@ -220,6 +220,18 @@ impl DynamicRules {
             return Ok(true);
         }
         Ok(false)
+    }
+
+    /// Deletes the timer of a record that waits no more, unless another of the same time shares it.
+    fn delete_timer(&self, time: i64, timer: i64, context: &mut Context<'_>) -> Result {
+        for waiting in &self.waiting {
+            let same = waiting.range(context, time..=time)?;
+            if same.iter().any(|(_, item)| item.timer == timer) {
+                return Ok(());
+            }
+        }
+        context.timers().delete_event_time(timer, time.cast_unsigned());
+        Ok(())
     }
 
     /// Lets a record wait for its partner, unless its time is over already.
@@ -261,7 +273,7 @@ impl DynamicRules {
             self.waiting[side].remove(context, slot)?;
             return self.give_up(side, slot.time, &item, &rule, context);
         }
-        item.timer = self.next_look(deadline, item.timer);
+        item.timer = self.next_look(deadline, item.timer.max(context.watermark()));
         self.waiting[side].replace(context, slot, &item)?;
         context.timers().register_event_time(item.timer, slot.time.cast_unsigned());
         Ok(())

@@ -254,3 +254,66 @@ pub(crate) fn decode(reader: &mut Reader) -> Result<Identity, WireError> {
     }
     Ok(Identity { pipeline, cluster_id, lanes, inputs, states })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every kind of state, and a broadcast input.
+    fn identity() -> Identity {
+        let state = |name: &str, scope, kind| StateIdentity {
+            name: name.to_owned(),
+            kind,
+            scope,
+            schema_version: 1,
+        };
+        Identity {
+            pipeline: "p".to_owned(),
+            cluster_id: String::new(),
+            lanes: 2,
+            inputs: vec![InputIdentity {
+                name: "rules".to_owned(),
+                topic: "t".to_owned(),
+                partitions: 3,
+                key_type: BROADCAST.to_owned(),
+            }],
+            states: vec![
+                state("a", StateScope::Keyed, StateKind::Value),
+                state("b", StateScope::Keyed, StateKind::Map),
+                state("c", StateScope::Broadcast, StateKind::Value),
+                state("d", StateScope::Broadcast, StateKind::Map),
+            ],
+        }
+    }
+
+    #[test]
+    fn the_bytes_of_an_identity_are_fixed_and_come_back_as_written() {
+        let mut writer = Writer::default();
+        encode(&identity(), &mut writer);
+        let states = b"\x04\x01a\x00\x01\x01b\x01\x01\x01c\x02\x01\x01d\x03\x01";
+        let expected = [&b"\x01p\x00\x02\x01\x05rules\x01t\x03\x09broadcast"[..], states].concat();
+        assert_eq!(writer.0, expected);
+        let mut reader = Reader(writer.0.into());
+        assert_eq!(decode(&mut reader), Ok(identity()));
+    }
+
+    #[test]
+    fn a_state_or_input_that_became_broadcast_is_told_in_words() {
+        let mut keyed = identity();
+        keyed.inputs[0].key_type = "string".to_owned();
+        keyed.states[2].scope = StateScope::Keyed;
+        let told: Vec<_> = keyed
+            .differences(&identity())
+            .into_iter()
+            .map(|found| format!("{}: {} to {}", found.what, found.committed, found.configured))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                "input rules: rules = t, 3 partitions, string keys to rules = t, 3 partitions, \
+                 broadcast",
+                "state c: value, schema version 1 to broadcast value, schema version 1",
+            ]
+        );
+    }
+}
