@@ -1,7 +1,10 @@
 //! The one entry to running, and the one answer to any doubt.
 //!
-//! Becomes the lane's only writer, reads back what was committed, lets
-//! [`dovetail_core::recovery::decide`] say how to go on, and does that. Decides nothing itself.
+//! Opens and fills the lane's store, becomes the lane's only writer, reads back what was committed,
+//! lets [`dovetail_core::recovery::decide`] say how to go on, and does that. Decides nothing itself.
+//!
+//! Nobody is fenced before the store is open and filled: a process whose disk is full would else end
+//! one that works, again and again.
 //!
 //! Invariant: a lane that comes out of [`acquire`] stands exactly behind the last committed epoch:
 //! its store has applied it, and its log reads on from there.
@@ -13,7 +16,7 @@ use dovetail_core::{
     lane::{Lane, LaneParts, PluginSwitch},
     log::{CommittedOffset, Log, LogError},
     recovery::{CheckpointFact, Facts, Halt, Plan, decide},
-    state::{ExpiryTable, StateStore, StoreError},
+    state::{ExpiryTable, StateId, StateStore, StoreError},
     time::ProcessingTime,
 };
 
@@ -86,21 +89,25 @@ pub fn acquire(
     now: ProcessingTime,
     progress: &mut dyn FnMut(Epoch),
 ) -> Result<Acquired, AcquireError> {
+    let Predecessor { store, identity: known } = before;
+    let known = known.or_else(|| pipeline.committed.clone());
+    let prepared = match store {
+        Some(store) => Prepared { store, expiry: None, replayed: 0 },
+        None => prepare(parts, pipeline, known.clone(), progress)?,
+    };
     parts.log.acquire()?;
     let committed = parts.log.committed()?;
     // Behind the fence: whatever is published later is of an epoch that is committed now.
     let candidates = Candidates::look(pipeline.checkpoints.as_ref(), parts.lane);
     let checkpoint = candidates.current().map(CheckpointShown::found);
     let beginning = journal::beginning(parts.log.as_mut(), parts.lane)?;
-    let known = before.identity.or_else(|| pipeline.committed.clone());
-    let identity = identity(beginning, known, &candidates, pipeline, parts.lane)?;
-    let descriptor = pipeline.revision.descriptor();
-    let state_ids = identity.state_ids(descriptor).map_err(AcquireError::Identity)?;
-    let expiry = expiry_of(descriptor, &state_ids);
-    let store = match before.store {
-        Some(store) => store,
-        None => parts.stores.open(&expiry)?,
-    };
+    let Ground { identity, state_ids, expiry } =
+        ground(beginning, known, &candidates, pipeline, parts.lane)?;
+    let Prepared { store, expiry: opened_with, replayed: before } = prepared;
+    if opened_with.is_some_and(|opened_with| opened_with != expiry) {
+        let what = "another process has begun the pipeline meanwhile, with other states";
+        return Err(LogError::Doubt(what.to_owned()).into());
+    }
     let found = find_start(parts, &identity, (committed, candidates), (store, &expiry), progress)?;
     let (start, replayed, store) = found;
     let (positions, journal_next) = match &start {
@@ -114,7 +121,84 @@ pub fn acquire(
     let switch =
         pipeline.revision.instantiate(parts.lane, state_ids).map_err(AcquireError::Open)?;
     let lane = make_lane(parts, pipeline, switch, store, attempt, start, now);
+    let replayed = before + replayed;
     Ok(Acquired { lane, identity, journal_next, replayed, checkpoint })
+}
+
+/// A store that was filled before anybody was fenced.
+struct Prepared {
+    store: Box<dyn StateStore>,
+    /// What it was opened with, where it was opened now.
+    expiry: Option<ExpiryTable>,
+    /// Epochs that were replayed into it.
+    replayed: u64,
+}
+
+/// Opens the lane's store and brings it as far as journal and checkpoints reach, without fencing
+/// anybody: a disk or a checkpoint store that fails here stops no process that works. What is in the
+/// journal is committed and stays so; whatever contradicts itself is left to who owns the lane.
+fn prepare(
+    parts: &mut LaneSetup,
+    pipeline: &PipelineSetup,
+    known: Option<Identity>,
+    progress: &mut dyn FnMut(Epoch),
+) -> Result<Prepared, AcquireError> {
+    let (lane, log) = (parts.lane, parts.log.as_mut());
+    let mut candidates = Candidates::look(pipeline.checkpoints.as_ref(), lane);
+    let beginning = journal::beginning(log, lane)?;
+    let Ground { expiry, .. } = ground(beginning, known, &candidates, pipeline, lane)?;
+    let mut store = parts.stores.open(&expiry)?;
+    loop {
+        // Without the offsets, which an open transaction of a dead process may keep unknown.
+        let (facts, scan, from) = observe(log, lane, &[], &candidates, store.as_mut(), progress)?;
+        let plan = decide(&facts);
+        if matches!(plan, Plan::Restore | Plan::PassOver { .. } | Plan::AwaitCheckpoints { .. }) {
+            parts.stores.decided(&facts, &plan);
+        }
+        match plan {
+            Plan::Resume { .. } => {
+                let replayed = scan.facts.count;
+                scan.replay(log, lane, from, store.as_mut(), progress)?;
+                return Ok(Prepared { store, expiry: Some(expiry), replayed });
+            }
+            Plan::Restore => {
+                drop(store);
+                let (stores, expiry) = (parts.stores.as_mut(), &expiry);
+                store = restore(stores, expiry, &mut candidates, &mut || progress(Epoch::GENESIS))?;
+            }
+            Plan::PassOver { found } => candidates.pass_over(&found),
+            Plan::AwaitCheckpoints { found } => return Err(await_checkpoints(&found, &candidates)),
+            Plan::Genesis | Plan::RebuildStore { .. } | Plan::Halt(_) => {
+                return Ok(Prepared { store, expiry: Some(expiry), replayed: 0 });
+            }
+        }
+    }
+}
+
+fn await_checkpoints(found: &str, candidates: &Candidates) -> AcquireError {
+    let why = candidates.unknown.as_ref().map_or(String::new(), ToString::to_string);
+    LogError::Doubt(format!("found {found}; {why}")).into()
+}
+
+/// What follows from the committed identity.
+struct Ground {
+    identity: Identity,
+    state_ids: Vec<StateId>,
+    expiry: ExpiryTable,
+}
+
+fn ground(
+    beginning: Beginning,
+    known: Option<Identity>,
+    candidates: &Candidates,
+    pipeline: &PipelineSetup,
+    lane: LaneId,
+) -> Result<Ground, AcquireError> {
+    let identity = identity(beginning, known, candidates, pipeline, lane)?;
+    let descriptor = pipeline.revision.descriptor();
+    let state_ids = identity.state_ids(descriptor).map_err(AcquireError::Identity)?;
+    let expiry = expiry_of(descriptor, &state_ids);
+    Ok(Ground { identity, state_ids, expiry })
 }
 
 /// Returns the committed identity, which that of this start must equal.
@@ -225,10 +309,7 @@ fn find_start(
                 store = restore(stores, expiry, &mut candidates, &mut || progress(Epoch::GENESIS))?;
             }
             Plan::PassOver { found } => candidates.pass_over(&found),
-            Plan::AwaitCheckpoints { found } => {
-                let why = candidates.unknown.as_ref().map_or(String::new(), ToString::to_string);
-                return Err(LogError::Doubt(format!("found {found}; {why}")).into());
-            }
+            Plan::AwaitCheckpoints { found } => return Err(await_checkpoints(&found, &candidates)),
             // Offsets and journal are read one after the other: a process that acquires the lane
             // and commits meanwhile makes them disagree, and nothing is wrong with them.
             Plan::Halt(halt) => match halted.replace(facts.clone()) {

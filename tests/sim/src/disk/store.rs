@@ -56,6 +56,8 @@ impl OpenStore for SimStores {
         }
         disk.open += 1;
         drop(disk);
+        // A store is opened to be filled: what is applied until the log reads on is a replay.
+        self.is_acquiring.store(true, Ordering::Relaxed);
         Ok(Box::new(SimStore {
             shared: Arc::clone(&self.shared),
             process: self.process,

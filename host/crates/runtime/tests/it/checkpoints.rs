@@ -209,6 +209,21 @@ fn a_store_that_does_not_answer_is_waited_for_only_by_a_start_that_needs_it() {
 }
 
 #[test]
+fn a_start_that_waits_for_the_checkpoint_store_disturbs_nobody_who_works() {
+    let mut rig = Rig::new();
+    for record in ["a=1", "a=2", "a=3"] {
+        rig.checkpoint(record);
+    }
+    rig.store.set_away(true);
+    let mut starting = Rig::start(&rig.topics, &Disk::default(), &rig.store, 200);
+    assert_eq!(starting.driven.run_for(20_000), None);
+    rig.topics.append("a=4");
+    rig.driven.run_for(2_000);
+    assert_eq!(rig.driven.handle.lanes()[0].recoveries, 0);
+    assert_eq!(rig.topics.outputs().len(), 4);
+}
+
+#[test]
 fn a_lost_checkpoint_store_is_no_obstacle_where_local_state_and_identity_are_there() {
     let mut rig = Rig::new();
     for record in ["a=1", "a=2", "a=3"] {

@@ -211,6 +211,33 @@ fn a_disk_that_stays_full_is_waited_for() {
 }
 
 #[test]
+fn a_starting_process_whose_disk_is_full_disturbs_nobody_who_works() {
+    let (topics, _, mut driven) = started();
+    topics.append("a=x");
+    driven.run_for(500);
+    let full = Disk::default();
+    full.fail(u32::MAX);
+    let mut starting = Driven::new(&topics, &full, &pipeline(revision("r1", 1)), 200);
+    for record in ["a=y", "a=z"] {
+        assert_eq!(starting.run_for(20_000), None);
+        topics.append(record);
+        driven.run_for(1_000);
+    }
+    let readiness = starting.handle.readiness();
+    let mut reasons = readiness.reasons.iter().map(|reason| &reason.message);
+    assert!(reasons.any(|why| why.contains("the disk is full")), "{readiness:?}");
+    assert_eq!(driven.handle.lanes()[0].recoveries, 0);
+    assert_eq!(topics.outputs(), ["r1:x#1", "r1:y#2", "r1:z#3"]);
+    // Once there is room it takes the lane over, where the other left it.
+    full.fail(0);
+    starting.run_for(20_000);
+    topics.append("a=w");
+    fatal(driven.run_for(5_000));
+    starting.run_for(1_000);
+    assert_eq!(topics.outputs(), ["r1:x#1", "r1:y#2", "r1:z#3", "r1:w#4"]);
+}
+
+#[test]
 fn local_state_of_another_history_is_rebuilt() {
     let (topics, disk, mut driven) = started();
     topics.append("a=x");
