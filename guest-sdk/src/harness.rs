@@ -471,6 +471,7 @@ fn options(descriptor: &PluginDescriptor) -> LaneOptions {
         late: LatePolicy::Process,
         null_key: NullKeyPolicy::Process,
         is_broadcast: descriptor.is_broadcast(name),
+        bootstrap: false,
     };
     let late = descriptor.outputs.iter().position(|name| name == "late");
     LaneOptions {

@@ -92,6 +92,18 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
+fn files_can_be_loaded_first_and_cases_of_such_a_pipeline_are_played() {
+    let (_folder, path) = new_crate();
+    let file = path.join("pipeline.yaml");
+    let text = fs::read_to_string(&file).unwrap();
+    let given = "file: data/payments.ndjson\n";
+    let first = format!("{given}    bootstrap: until_end_offset\n");
+    fs::write(&file, text.replace(given, &first)).unwrap();
+    assert_says(&succeed(&path, &["run", "--set", FREE_PORT]), &["finished: 7 records read"]);
+    assert_says(&succeed(&path, &["test"]), &["1 passed, 0 failed"]);
+}
+
+#[test]
 fn what_the_plugin_says_of_its_configuration_is_shown_at_its_key() {
     let (_folder, path) = new_crate();
     let said = fail(&path, &["validate", "--set", "plugin.config.wiat=30s"], 1);

@@ -241,6 +241,24 @@ fn keys_of_the_other_kind_of_log_are_refused() {
 }
 
 #[test]
+fn an_input_that_is_loaded_first_needs_records_and_another_that_waits() {
+    let first = |text: &str| {
+        text.replacen("start: earliest", "start: earliest\n    bootstrap: until_end_offset", 1)
+    };
+    let loaded = load(&first(KAFKA)).unwrap();
+    assert_eq!(
+        loaded.config.inputs.iter().map(|it| it.bootstrap).collect::<Vec<_>>(),
+        [true, false]
+    );
+    let said = refusal(&first(KAFKA).replace("until_end_offset", "always"));
+    assert_says(&said, &["inputs.impressions.bootstrap: expected until_end_offset"]);
+    let said = refusal(&first(KAFKA).replacen("start: earliest", "start: latest", 1));
+    assert_says(&said, &["nothing that could be loaded first", "`start: earliest`"]);
+    let both = KAFKA.replace("start: earliest", "start: earliest\n    bootstrap: until_end_offset");
+    assert_says(&refusal(&both), &["every input is loaded first"]);
+}
+
+#[test]
 fn inputs_that_could_never_meet_are_refused() {
     let text = KAFKA.replacen("type: string", "type: integer", 1);
     assert_says(&refusal(&text), &["inputs.clicks.key.type", "compared as string", "as integer"]);

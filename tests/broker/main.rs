@@ -8,6 +8,7 @@
 mod fixture;
 #[cfg(test)]
 mod host_admin;
+mod host_bootstrap;
 #[cfg(test)]
 mod host_broadcast;
 #[cfg(test)]

@@ -108,11 +108,19 @@ fn lane(lane: &LaneStatusView, now: i64) -> Vec<String> {
 }
 
 fn source_row(lane: u16, source: &SourceView, now: i64) -> Vec<String> {
-    let condition = match (source.idle, source.broadcast) {
-        (_, true) => format!("{}, broadcast", source.condition),
-        (true, false) => format!("{}, idle", source.condition),
-        (false, false) => source.condition.clone(),
-    };
+    let mut condition = source.condition.clone();
+    if source.broadcast {
+        condition.push_str(", broadcast");
+    } else if source.idle {
+        condition.push_str(", idle");
+    }
+    if source.waits {
+        condition.push_str(", waits");
+    }
+    if let Some(bootstrap) = &source.bootstrap {
+        let percent = bootstrap.percent.map_or_else(|| "?".to_owned(), |it| it.to_string());
+        condition.push_str(&format!(", loads {percent}%"));
+    }
     let holds = source.held_since_ms.filter(|_| source.holds_watermark);
     vec![
         lane.to_string(),
@@ -157,6 +165,8 @@ mod tests {
             holds_watermark: true,
             held_since_ms: Some(1_767_225_600_000),
             held_since: None,
+            bootstrap: None,
+            waits: false,
         };
         let lane = LaneStatusView {
             lane: 11,

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, path::Path};
 use dovetail_core::options::LatePolicy;
 
 use super::{
-    model::{Config, InputFrom, LogConfig},
+    model::{Config, InputFrom, LogConfig, Start},
     reader::Reader,
     report::{nearest, one_of},
     units::show_ms,
@@ -49,6 +49,13 @@ fn check_inputs(reader: &mut Reader, config: &Config) {
             reader.problem_at(&path, message, "say the same `key.type` for all inputs");
         }
     }
+    if config.inputs.iter().all(|input| input.bootstrap || input.is_broadcast) && first.bootstrap {
+        reader.problem_at(
+            &format!("inputs.{}.bootstrap", first.name),
+            "every input is loaded first: there is none whose records could wait",
+            "leave `bootstrap` out where records are to wait for the others",
+        );
+    }
     let has_late = config.outputs.iter().any(|output| output.name == "late");
     for input in &config.inputs {
         if input.late == LatePolicy::SideOutput && !has_late {
@@ -56,6 +63,13 @@ fn check_inputs(reader: &mut Reader, config: &Config) {
                 &format!("inputs.{}.late", input.name),
                 "`late: side_output` needs an output `late`",
                 "outputs: { late: { topic: … } }, or `late: process` or `late: drop`",
+            );
+        }
+        if input.bootstrap && input.start == Start::Latest {
+            reader.problem_at(
+                &format!("inputs.{}.bootstrap", input.name),
+                "an input that starts at its end has nothing that could be loaded first",
+                "say `start: earliest`, or leave `bootstrap` out",
             );
         }
         if !input.is_broadcast && input.time.is_none() && input.late != LatePolicy::Process {

@@ -145,6 +145,8 @@ pub struct InputConfig {
     pub late: LatePolicy,
     /// Whether every lane reads all of it.
     pub is_broadcast: bool,
+    /// Whether records of the others wait until it is read to its end.
+    pub bootstrap: bool,
 }
 
 /// What an input reads.

@@ -68,6 +68,7 @@ fn input_options(input: &InputConfig, facts: InputFacts) -> InputOptions {
         late: input.late,
         null_key: input.null_key,
         is_broadcast: input.is_broadcast,
+        bootstrap: input.bootstrap,
     }
 }
 

@@ -234,6 +234,7 @@ fn options(descriptor: &PluginDescriptor, max_records: u32) -> LaneOptions {
         late: LatePolicy::Process,
         null_key: NullKeyPolicy::DeadLetter,
         is_broadcast: false,
+        bootstrap: false,
     };
     LaneOptions {
         pipeline: "case".to_owned(),

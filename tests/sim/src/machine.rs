@@ -461,6 +461,7 @@ fn pipeline(
         late: LatePolicy::Process,
         null_key: NullKeyPolicy::DeadLetter,
         is_broadcast: false,
+        bootstrap: false,
     };
     let input = |name: &&str| match *name {
         "rules" => InputOptions {

@@ -16,6 +16,7 @@ use dovetail_core::{
 };
 use dovetail_runtime::{
     Handle,
+    bootstrap::Progress,
     revisions::{RevisionEntry, RevisionState},
     setup::Names,
     status::{LaneView, Readiness},
@@ -87,6 +88,30 @@ pub struct SourceView {
     pub held_since_ms: Option<i64>,
     /// The same as text.
     pub held_since: Option<String>,
+    /// How far it is, where it is loaded first and not yet loaded.
+    pub bootstrap: Option<BootstrapView>,
+    /// Whether its records wait for what is loaded first.
+    pub waits: bool,
+}
+
+/// How far a source is that is loaded first.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
+pub struct BootstrapView {
+    /// Records read since the lane was acquired.
+    pub records: u64,
+    /// How many there are up to its end; absent while that is not known.
+    pub of: Option<u64>,
+    /// Whether there may be fewer: they are estimated by offsets.
+    pub at_most: bool,
+    /// Whole percents.
+    pub percent: Option<u64>,
+}
+
+impl From<Progress> for BootstrapView {
+    fn from(progress: Progress) -> Self {
+        let Progress { records, of, is_at_most } = progress;
+        Self { records, of, at_most: is_at_most, percent: progress.percent() }
+    }
 }
 
 /// Counts of one input since the process started, of committed epochs.
@@ -343,12 +368,13 @@ fn lane(names: &Names, view: &LaneView, now: i64) -> LaneStatusView {
         recoveries: view.recoveries,
         last_doubt: view.last_doubt.clone(),
         checkpoint: view.checkpoints.clone().map(CheckpointStatusView::from),
-        sources: sources(names, status),
+        sources: sources(names, view),
     }
 }
 
-fn sources(names: &Names, status: Option<&LaneStatus>) -> Vec<SourceView> {
-    let source = |source: &SourceStatus| {
+fn sources(names: &Names, view: &LaneView) -> Vec<SourceView> {
+    let source = |(at, source): (usize, &SourceStatus)| {
+        let end = view.ends.get(at).copied().flatten();
         let input = usize::from(source.source.input.0);
         SourceView {
             input: names.input(source.source.input).to_owned(),
@@ -364,9 +390,12 @@ fn sources(names: &Names, status: Option<&LaneStatus>) -> Vec<SourceView> {
             holds_watermark: source.is_holder,
             held_since_ms: source.held_since,
             held_since: source.held_since.map(rfc3339),
+            bootstrap: Progress::of_source(source, end).map(BootstrapView::from),
+            waits: source.is_waiting,
         }
     };
-    status.map(|status| status.sources.iter().map(source).collect()).unwrap_or_default()
+    let sources = view.status.iter().flat_map(|status| &status.sources);
+    sources.enumerate().map(source).collect()
 }
 
 fn known(watermark: i64) -> Option<i64> {
@@ -411,6 +440,9 @@ fn held_by<'a>(
 }
 
 fn why(source: &SourceStatus) -> &'static str {
+    if source.is_waiting {
+        return "it waits for what is loaded first (`bootstrap`)";
+    }
     if !source.has_records {
         return "no record seen yet";
     }
@@ -509,6 +541,8 @@ mod tests {
             is_holder: true,
             held_since: Some(1_767_225_600_000),
             has_records,
+            loading: None,
+            is_waiting: false,
         }
     }
 

@@ -146,6 +146,7 @@ fn setup() -> PipelineSetup {
         late: LatePolicy::Process,
         null_key: NullKeyPolicy::DeadLetter,
         is_broadcast: false,
+        bootstrap: false,
     };
     PipelineSetup {
         identity: Identity {

@@ -82,6 +82,7 @@ fn options() -> LaneOptions {
         late: LatePolicy::Process,
         null_key: NullKeyPolicy::DeadLetter,
         is_broadcast: false,
+        bootstrap: false,
     };
     LaneOptions {
         pipeline: "bench".to_owned(),

@@ -189,7 +189,7 @@ impl Lane {
         );
         context.clocks.processing_time = now;
         let tracks = tracks(&parts.sources, &positions, record, &parts.options, now);
-        let heads = heads(&tracks, record, now);
+        let heads = heads(&tracks, record, &parts.options, now);
         let timed: Vec<usize> = (0..tracks.len())
             .filter(|at| is_timed(&parts.options, tracks[*at].source.input))
             .collect();
@@ -371,6 +371,7 @@ impl Lane {
 fn heads(
     tracks: &[SourceTrack],
     record: Option<&EpochRecord>,
+    options: &LaneOptions,
     now: ProcessingTime,
 ) -> Heads<DecodedRecord> {
     let mut heads = Heads::new(tracks.len(), now);
@@ -380,6 +381,11 @@ fn heads(
             heads.comes_first(at);
         } else if is_ended(at) {
             heads.ended(at);
+        }
+        if options.inputs[usize::from(track.source.input.0)].bootstrap {
+            heads.load_first(at);
+        } else if !track.is_broadcast {
+            heads.wait_for_loading(at);
         }
     }
     heads

@@ -80,6 +80,9 @@ pub struct InputOptions {
     /// late and come before the next record of other inputs. `watermark` is then
     /// [`WatermarkRule::None`], and the rules about idleness, lateness, skew and null keys are idle.
     pub is_broadcast: bool,
+    /// Whether records of inputs without this wait, after each acquisition, until every partition of
+    /// this one has reached the end that it had (`bootstrap: until_end_offset`).
+    pub bootstrap: bool,
 }
 
 /// What one output accepts; what it would refuse fails the call of a record, and is a dead letter of

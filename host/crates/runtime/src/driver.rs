@@ -24,6 +24,7 @@ use dovetail_core::{
 use self::doubt::{LEADER, Reason};
 use crate::{
     acquire::{AcquireError, Acquired, Predecessor, acquire},
+    bootstrap::bootstrap_reason,
     checkpointer::Job,
     checkpointing::Checkpointing,
     claim::Claim,
@@ -324,6 +325,9 @@ impl LaneDriver {
             view.enter(Phase::Running, now);
         });
         self.show(&turning, now);
+        if let Some(reason) = bootstrap_reason(&lock(&self.port.view), &self.names) {
+            tracing::info!("{}", reason.message);
+        }
         State::Run(Box::new(turning))
     }
 
@@ -462,7 +466,10 @@ impl LaneDriver {
             let age = now.saturating_sub(last.at).max(0);
             telemetry::publish_checkpoint_age(&self.names, self.parts.lane.0, age);
         }
-        self.port.show(|view| view.stand(status, now));
+        self.port.show(|view| {
+            view.ends = log.ends;
+            view.stand(status, now);
+        });
     }
 
     /// Notes that the waiting revision has taken over.

@@ -25,6 +25,7 @@ use dovetail_core::{
 };
 
 use crate::{
+    bootstrap::bootstrap_reason,
     checkpointing::Triggered,
     clock,
     fatal::FatalCause,
@@ -280,6 +281,7 @@ impl Handle {
         for view in self.lanes() {
             readiness.reasons.extend(lane_reasons(&view, self.0.commit_every, now));
             readiness.reasons.extend(unanswered_reason(&view, &self.0.names, now));
+            readiness.reasons.extend(bootstrap_reason(&view, &self.0.names));
             readiness.warnings.extend(checkpoint_warning(&view, now));
             let untrimmed = view.checkpoints.and_then(|checkpoints| checkpoints.untrimmed);
             readiness.warnings.extend(untrimmed.map(|why| format!("lane {}: {why}", view.lane.0)));

@@ -7,6 +7,7 @@
 //! [`reload`], [`checkpoint`].
 
 pub mod acquire;
+pub mod bootstrap;
 pub mod call_time;
 mod candidates;
 pub mod checkpoint;

@@ -32,6 +32,7 @@ codes! {
     NotAcquired "not_acquired" "A lane is starting, recovering, or looking for whoever took it over.";
     NotRunning "not_running" "A lane is ending or has ended.";
     LogUnanswered "log_unanswered" "The log has told nothing of a source for 10 s: the broker is away.";
+    Bootstrapping "bootstrapping" "Records wait for an input that is loaded first (`bootstrap`).";
     EpochOpen "epoch_open" "A lane has not committed for 10 × `commit.every`, or hangs in a commit or a plugin call.";
     FailedCalls "failed_calls" "More than 1 % of the plugin calls of the last minute have failed.";
     Copartition "copartition" "A key was seen under two partition numbers: such records never meet.";

@@ -167,6 +167,9 @@ pub struct LaneView {
     pub phase_since: ProcessingTime,
     /// Where it stands; absent until it was acquired once.
     pub status: Option<LaneStatus>,
+    /// The offset behind the last record of each source, as its log last heard of it; shorter where
+    /// it has not.
+    pub ends: Vec<Option<i64>>,
     /// Since when every source that has not ended is idle, ms; absent while one is not.
     pub all_idle_since: Option<ProcessingTime>,
     /// When it last committed, ms.
@@ -204,6 +207,7 @@ impl LaneView {
             phase: Phase::Acquiring,
             phase_since: now,
             status: None,
+            ends: Vec::new(),
             all_idle_since: None,
             committed_at: None,
             commit_ms: 0,
@@ -495,6 +499,8 @@ mod tests {
                 is_holder: false,
                 held_since: None,
                 has_records: true,
+                loading: None,
+                is_waiting: false,
             };
             let status = LaneStatus {
                 epoch: None,

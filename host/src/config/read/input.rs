@@ -68,8 +68,8 @@ fn read_input(
 ) -> InputConfig {
     let from = read_from(reader, section, is_kafka, around);
     let has_files = matches!(from, InputFrom::Files(_));
-    let why = "`bootstrap` is not yet supported";
-    reader.refuse(section, "bootstrap", why, "leave it out");
+    let modes = scalars::choice(&[("until_end_offset", true)]);
+    let bootstrap = reader.optional(section, "bootstrap", modes).unwrap_or_default();
     let is_broadcast = reader.or(section, "broadcast", "false", scalars::boolean);
     let key = if is_broadcast && !section.has("key") {
         section.node("key");
@@ -123,7 +123,7 @@ fn read_input(
     reader.close(section);
     let format = InputFormat { key, time: time_format };
     let time = time.flatten();
-    InputConfig { name, from, format, time, start, on_gap, null_key, late, is_broadcast }
+    InputConfig { name, from, format, time, start, on_gap, null_key, late, is_broadcast, bootstrap }
 }
 
 fn read_from(

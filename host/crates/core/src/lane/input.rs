@@ -45,9 +45,11 @@ impl Lane {
 
     pub(super) fn at_end(&mut self, source: SourceIndex, position: i64) {
         let at = usize::from(source.0);
+        let was_loading = self.heads.is_loading();
         self.heads.at_end(at);
         self.tracks[at].end_position = Some(position);
         self.note_queue(at);
+        self.note_loaded(was_loading);
     }
 
     pub(super) fn unknown(&mut self, source: SourceIndex) {
@@ -71,9 +73,18 @@ impl Lane {
 
     pub(super) fn ended(&mut self, source: SourceIndex) {
         let at = usize::from(source.0);
+        let was_loading = self.heads.is_loading();
         self.heads.ended(at);
         self.wants[at] = false;
         self.note_queue(at);
+        self.note_loaded(was_loading);
+    }
+
+    /// Who has waited for what was loaded first may become idle from now on.
+    fn note_loaded(&mut self, was_loading: bool) {
+        if was_loading && !self.heads.is_loading() {
+            (0..self.tracks.len()).for_each(|at| self.note_queue(at));
+        }
     }
 
     pub(super) fn told_watermark(&mut self, source: SourceIndex, watermark: EventTime) {
@@ -91,7 +102,11 @@ impl Lane {
         match self.heads.condition(at) {
             Condition::AtEnd => {
                 let track = &mut self.tracks[at];
-                track.idleness.at_end(now);
+                // What waits holds the watermark, with records or without: loading must not make
+                // late what comes meanwhile.
+                if !self.heads.is_waiting(at) {
+                    track.idleness.at_end(now);
+                }
                 if let Some(position) = track.end_position {
                     track.position = track.position.max(position);
                 }
@@ -133,6 +148,7 @@ impl Lane {
         let Choice::Take(at) = self.heads.choose(now, self.options.wait_for_input) else {
             return false;
         };
+        let was_loading = self.heads.is_loading();
         let Some(record) = self.heads.take(at, now) else {
             return false;
         };
@@ -144,6 +160,7 @@ impl Lane {
         self.handle(source, record, is_skewed, effects);
         self.observe_head(at);
         self.note_queue(at);
+        self.note_loaded(was_loading);
         self.note_wanted(at);
         true
     }

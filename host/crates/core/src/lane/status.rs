@@ -5,6 +5,7 @@ use crate::{
     checkpoint::Frozen,
     epoch::{Epoch, Firing},
     record::Source,
+    schedule::Loading,
     state::{StateSize, StoreError, StoreReads},
     time::{EventTime, ProcessingTime},
     timers::{Timer, TimerDomain},
@@ -42,6 +43,10 @@ pub struct SourceStatus {
     pub held_since: Option<ProcessingTime>,
     /// Whether a record of it was ever seen by this process or its predecessors.
     pub has_records: bool,
+    /// How far it is, where it is loaded first and not yet loaded.
+    pub loading: Option<Loading>,
+    /// Whether it waits for what is loaded first.
+    pub is_waiting: bool,
 }
 
 /// A lane, as shown.
@@ -87,6 +92,8 @@ impl Lane {
                 is_holder,
                 held_since: is_holder.then_some(track.moved_at),
                 has_records: track.has_records,
+                loading: self.heads.loading(at),
+                is_waiting: self.heads.is_waiting(at),
             }
         };
         LaneStatus {

@@ -3,6 +3,7 @@
 //! Covers: order and waiting, lateness, idleness, moving time, undo and retry, dead letters,
 //! epochs and what a restore finds, broadcast inputs.
 
+mod bootstrap;
 mod broadcast;
 mod calls;
 mod epochs;

@@ -177,6 +177,7 @@ fn options(descriptor: &PluginDescriptor, commit: CommitOptions) -> LaneOptions 
         late: LatePolicy::Process,
         null_key: NullKeyPolicy::Process,
         is_broadcast: descriptor.is_broadcast(name),
+        bootstrap: false,
     };
     let late = descriptor.outputs.iter().position(|name| name == "late");
     LaneOptions {

@@ -146,6 +146,7 @@ pub(crate) fn pipeline(revision: Arc<dyn Revision>) -> PipelineSetup {
         late: LatePolicy::Process,
         null_key: NullKeyPolicy::DeadLetter,
         is_broadcast: false,
+        bootstrap: false,
     };
     PipelineSetup {
         identity: Identity {

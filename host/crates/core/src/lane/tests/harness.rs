@@ -349,6 +349,7 @@ fn options() -> LaneOptions {
         late: LatePolicy::Process,
         null_key: NullKeyPolicy::DeadLetter,
         is_broadcast: false,
+        bootstrap: false,
     };
     LaneOptions {
         pipeline: "test".to_owned(),
