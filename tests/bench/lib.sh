@@ -100,6 +100,8 @@ mark_first_record() {
                 mv "$1.tmp" "$1"
                 exit
             fi
+            # Asking without a pause would take a core from who is asked.
+            sleep 0.02
         done
     ) &
 }
