@@ -7,7 +7,7 @@
 
 pub mod resolve;
 
-use crate::epoch::{Attempt, Epoch, LaneId, StoredHead, metadata::CommitMetadata};
+use crate::epoch::{Attempt, Epoch, LaneId, SourceState, StoredHead, metadata::CommitMetadata};
 use crate::log::CommittedOffset;
 
 /// One epoch record of the journal, as far as the decision needs it.
@@ -254,6 +254,35 @@ pub fn contradiction(facts: &Facts) -> Option<Halt> {
         (None, _) => None,
     });
     plan.and_then(halted).map(|halt| resolve::with_commands(halt, facts))
+}
+
+/// Returns what is wrong where the offsets are not at the positions of the epoch that they name.
+#[must_use]
+pub fn position_mismatch(
+    lane: LaneId,
+    epoch: Epoch,
+    sources: &[SourceState],
+    committed: &[Option<CommittedOffset>],
+) -> Option<Halt> {
+    let differs = |(source, offset): (&SourceState, &Option<CommittedOffset>)| {
+        let offset = offset.as_ref().map(|offset| offset.position)?;
+        (offset != source.position).then_some((source.source, source.position, offset))
+    };
+    let (source, position, offset) = sources.iter().zip(committed).find_map(differs)?;
+    let lane = lane.0;
+    Some(Halt {
+        found: format!(
+            "epoch {} ended input {} at offset {position} of partition {}, but the committed offset \
+             is {offset}",
+            epoch.0, source.input.0, source.partition.0
+        ),
+        meaning: "it was changed from outside".to_owned(),
+        ways_out: format!(
+            "`dovetail lanes resolve {lane} --from journal` goes on behind the journal's last epoch; \
+             or `dovetail lanes resolve {lane} --from offsets` goes on at the committed offsets, \
+             with the state there is"
+        ),
+    })
 }
 
 fn halted(plan: Plan) -> Option<Halt> {

@@ -11,11 +11,11 @@
 
 use dovetail_core::lane::Start;
 use dovetail_core::{
-    epoch::{Attempt, Epoch, LaneId, SourceState, StoredHead, codec},
+    epoch::{Attempt, Epoch, LaneId, StoredHead, codec},
     identity::{Difference, Identity},
     lane::{Lane, LaneParts, PluginSwitch},
-    log::{CommittedOffset, Log, LogError},
-    recovery::{CheckpointFact, Facts, Halt, Plan, decide},
+    log::{CommittedOffset, LogError},
+    recovery::{CheckpointFact, Halt, Plan, decide, position_mismatch},
     state::{ExpiryTable, StateId, StateStore, StoreError},
     time::ProcessingTime,
 };
@@ -23,7 +23,8 @@ use dovetail_core::{
 use crate::{
     candidates::Candidates,
     checkpoint::RestoreError,
-    journal::{self, Beginning, ReplayError, Scan},
+    journal::{self, Beginning, ReplayError},
+    observe::{Known, Observed, observe},
     revisions::table,
     setup::{LaneSetup, OpenStore, PipelineSetup, expiry_of},
     status::CheckpointShown,
@@ -150,7 +151,9 @@ fn prepare(
     let mut store = parts.stores.open(&expiry)?;
     loop {
         // Without the offsets, which an open transaction of a dead process may keep unknown.
-        let (facts, scan, from) = observe(log, lane, &[], &candidates, store.as_mut(), progress)?;
+        let stored = stored_head(store.as_mut())?;
+        let known = Known { committed: &[], candidates: &candidates, stored };
+        let Observed { facts, scan, from } = observe(log, lane, known, progress)?;
         let plan = decide(&facts);
         if matches!(plan, Plan::Restore | Plan::PassOver { .. } | Plan::AwaitCheckpoints { .. }) {
             parts.stores.decided(&facts, &plan);
@@ -259,8 +262,9 @@ fn find_start(
     let log = parts.log.as_mut();
     let mut halted = None;
     loop {
-        let (facts, scan, from) =
-            observe(log, lane, &committed, &candidates, store.as_mut(), progress)?;
+        let stored = stored_head(store.as_mut())?;
+        let known = Known { committed: &committed, candidates: &candidates, stored };
+        let Observed { facts, scan, from } = observe(log, lane, known, progress)?;
         let plan = decide(&facts);
         parts.stores.decided(&facts, &plan);
         match plan {
@@ -327,34 +331,6 @@ fn find_start(
     }
 }
 
-/// Looks at everything that decides; also returns the journal as it was read, and from where.
-fn observe(
-    log: &mut dyn Log,
-    lane: LaneId,
-    committed: &[Option<CommittedOffset>],
-    candidates: &Candidates,
-    store: &mut dyn StateStore,
-    progress: &mut dyn FnMut(Epoch),
-) -> Result<(Facts, Scan, i64), AcquireError> {
-    let stored = stored_head(store)?;
-    let behind = stored.as_ref().map(|head| head.journal_next);
-    let from = behind.or(candidates.journal_next()).unwrap_or(0);
-    let scan = journal::scan(log, lane, from, progress)?;
-    let mut facts = Facts {
-        lane,
-        committed: committed.to_vec(),
-        journal: scan.facts,
-        stored,
-        is_journal_short: scan.end < from,
-        last: None,
-        checkpoints: candidates.facts(),
-    };
-    if facts.wants_last() {
-        facts.last = journal::last(log, lane, from, progress)?.as_ref().map(journal::fact);
-    }
-    Ok((facts, scan, from))
-}
-
 /// Brings the candidate back and opens it; where it is damaged, an empty store is opened and the
 /// candidate passed over.
 fn restore(
@@ -395,34 +371,6 @@ fn stored_head(store: &mut dyn StateStore) -> Result<Option<StoredHead>, StoreEr
     codec::decode_stored(&bytes)
         .map(Some)
         .map_err(|error| StoreError::Corrupt(format!("its head: {error}")))
-}
-
-/// What the offsets say must be what the epoch record says.
-pub(crate) fn position_mismatch(
-    lane: LaneId,
-    epoch: Epoch,
-    sources: &[SourceState],
-    committed: &[Option<CommittedOffset>],
-) -> Option<Halt> {
-    let differs = |(source, offset): (&SourceState, &Option<CommittedOffset>)| {
-        let offset = offset.as_ref().map(|offset| offset.position)?;
-        (offset != source.position).then_some((source.source, source.position, offset))
-    };
-    let (source, position, offset) = sources.iter().zip(committed).find_map(differs)?;
-    let lane = lane.0;
-    Some(Halt {
-        found: format!(
-            "epoch {} ended input {} at offset {position} of partition {}, but the committed offset \
-             is {offset}",
-            epoch.0, source.input.0, source.partition.0
-        ),
-        meaning: "it was changed from outside".to_owned(),
-        ways_out: format!(
-            "`dovetail lanes resolve {lane} --from journal` goes on behind the journal's last epoch; \
-             or `dovetail lanes resolve {lane} --from offsets` goes on at the committed offsets, \
-             with the state there is"
-        ),
-    })
 }
 
 fn make_lane(

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use bytes::Bytes;
 use dovetail_core::{
     epoch::{
-        Epoch, JournaledEpoch, LaneId, StoredHead,
+        Epoch, EpochRecord, JournaledEpoch, LaneId, StoredHead,
         chunk::{self, Assembler},
         codec,
     },
@@ -31,7 +31,10 @@ pub(crate) struct Scan {
     pub(crate) end: i64,
     /// The records with the offset behind each; empty when they are too many to keep.
     kept: Vec<(JournaledEpoch, i64)>,
-    kept_bytes: usize,
+    /// The last record, where none is kept.
+    last: Option<EpochRecord>,
+    /// Bytes of all records.
+    pub(crate) bytes: usize,
 }
 
 /// Reads the journal from an offset to its end; `progress` hears of every record.
@@ -55,11 +58,12 @@ fn scan_keeping(
     scan.end = visit(log, lane, from, &mut |epoch, next, size| {
         progress(epoch.record.epoch);
         scan.facts.add(fact(&epoch));
-        scan.kept_bytes += size;
-        if scan.kept_bytes <= kept_bytes_max {
+        scan.bytes += size;
+        if scan.bytes <= kept_bytes_max {
             scan.kept.push((epoch, next));
         } else {
             scan.kept = Vec::new();
+            scan.last = Some(epoch.record);
         }
         ControlFlow::Continue(())
     })?;
@@ -205,6 +209,11 @@ pub(crate) enum ReplayError {
 }
 
 impl Scan {
+    /// Returns the last record.
+    pub(crate) fn last(&self) -> Option<&EpochRecord> {
+        self.kept.last().map(|(epoch, _)| &epoch.record).or(self.last.as_ref())
+    }
+
     /// Applies every record of the scan; returns the head of the last one.
     pub(crate) fn replay(
         self,
@@ -269,7 +278,7 @@ fn apply(
 #[cfg(test)]
 mod tests {
     use dovetail_core::{
-        epoch::{Attempt, EpochRecord, Owner, TimerFloors, metadata::CommitMetadata},
+        epoch::{Attempt, Owner, TimerFloors, metadata::CommitMetadata},
         log::{
             Transaction,
             memory::{MemoryCluster, MemoryLog},

@@ -24,6 +24,7 @@ mod journal;
 pub mod key_watch;
 mod lane_thread;
 pub mod look;
+mod observe;
 pub mod partition_watch;
 pub mod reason;
 pub mod reload;

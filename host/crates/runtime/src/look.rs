@@ -7,11 +7,14 @@ use dovetail_core::{
     checkpoint::{CheckpointError, Manifest},
     epoch::{EpochRecord, LaneId},
     log::{Log, LogError},
-    recovery::{Facts, Halt, JournalFacts, contradiction},
+    recovery::{Facts, Halt, contradiction},
 };
-use std::ops::ControlFlow;
 
-use crate::{candidates::Candidates, journal, setup::CheckpointSetup};
+use crate::{
+    candidates::Candidates,
+    observe::{Known, observe},
+    setup::CheckpointSetup,
+};
 
 /// What a lane looks like from outside.
 #[derive(Debug)]
@@ -44,24 +47,18 @@ pub fn look(
 ) -> Result<Sighting, LogError> {
     let committed = log.committed()?;
     let candidates = Candidates::look(checkpoints, lane);
-    let from = candidates.journal_next().unwrap_or(0);
-    let mut facts = Facts { lane, committed, checkpoints: candidates.facts(), ..Facts::default() };
-    let (mut last, mut bytes_behind) = (None, 0);
-    if has_journal {
-        let mut journal = JournalFacts::default();
-        journal::visit(log, lane, from, &mut |epoch, _, size| {
-            journal.add(journal::fact(&epoch));
-            bytes_behind += size as u64;
-            last = Some(epoch.record);
-            ControlFlow::Continue(())
-        })?;
-        facts.journal = journal;
-        if facts.journal.is_empty() && from > 0 {
-            let found = journal::last(log, lane, from, &mut |_| {})?;
-            facts.last = found.as_ref().map(journal::fact);
-            last = found.map(|epoch| epoch.record);
-        }
-    }
+    let known = Known { committed: &committed, candidates: &candidates, stored: None };
+    let observed = match has_journal {
+        true => Some(observe(log, lane, known, &mut |_| {})?),
+        false => None,
+    };
+    let last = observed.as_ref().map(|it| it.last_record(log)).transpose()?.flatten();
+    let bytes_behind = observed.as_ref().map_or(0, |it| it.scan.bytes as u64);
+    let facts = observed.map_or_else(
+        || Facts { lane, checkpoints: candidates.facts(), ..Facts::default() },
+        |observed| observed.facts,
+    );
+    let facts = Facts { committed, ..facts };
     Ok(Sighting {
         last,
         records_behind: facts.journal.count,

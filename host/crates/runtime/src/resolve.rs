@@ -6,8 +6,6 @@
 //!
 //! Invariant: keyed state is moved aside, never deleted, and only when its replacement is there.
 
-use std::ops::ControlFlow;
-
 use dovetail_core::{
     checkpoint::{CheckpointError, Manifest},
     epoch::{
@@ -19,7 +17,7 @@ use dovetail_core::{
     output::OutputBuffer,
     record::Source,
     recovery::{
-        Facts, Halt, JournalFacts, Plan, decide,
+        Facts, Halt, Plan, decide, position_mismatch,
         resolve::{Outcome, Resolution, StateFate, Trusted, resolve},
     },
     state::{ExpiryTable, StateStore, StoreError},
@@ -27,10 +25,9 @@ use dovetail_core::{
 };
 
 use crate::{
-    acquire::position_mismatch,
     candidates::Candidates,
     checkpoint::{HashCache, RestoreError, UploadContext, UploadError, restore, upload, verify},
-    journal,
+    observe::{Known, observe},
     setup::{CheckpointSetup, OpenStore},
 };
 
@@ -142,37 +139,16 @@ struct Seen {
     last: Option<EpochRecord>,
 }
 
-fn observe(
+fn see(
     patient: &mut Patient<'_>,
     committed: &[Option<CommittedOffset>],
     candidates: &Candidates,
     stored: Option<&StoredHead>,
 ) -> Result<Seen, LogError> {
-    let behind = stored.map(|head| head.journal_next);
-    let from = behind.or(candidates.journal_next()).unwrap_or(0);
-    let (mut journal, mut last) = (JournalFacts::default(), None);
-    let end = journal::visit(patient.log, patient.lane, from, &mut |epoch, _, _| {
-        journal.add(journal::fact(&epoch));
-        last = Some(epoch.record);
-        ControlFlow::Continue(())
-    })?;
-    let mut facts = Facts {
-        lane: patient.lane,
-        committed: committed.to_vec(),
-        journal,
-        stored: stored.cloned(),
-        is_journal_short: end < from,
-        last: None,
-        checkpoints: candidates.facts(),
-    };
-    if journal.is_empty() {
-        let found = journal::last(patient.log, patient.lane, from, &mut |_| {})?;
-        if facts.wants_last() {
-            facts.last = found.as_ref().map(journal::fact);
-        }
-        last = found.map(|epoch| epoch.record);
-    }
-    Ok(Seen { facts, last })
+    let known = Known { committed, candidates, stored: stored.cloned() };
+    let observed = observe(patient.log, patient.lane, known, &mut |_| {})?;
+    let last = observed.last_record(patient.log)?;
+    Ok(Seen { facts: observed.facts, last })
 }
 
 /// Looks at a lane and returns what would be done; changes nothing.
@@ -195,7 +171,7 @@ pub fn propose(patient: &mut Patient<'_>, request: &Request) -> Result<Proposal,
         if !candidates.choose(name) {
             return Err(ResolveError::Refused { trusted: request.trusted, why });
         }
-        seen = observe(patient, &committed, &candidates, stored.as_ref())?;
+        seen = see(patient, &committed, &candidates, stored.as_ref())?;
     }
     let resolution = loop {
         match resolve(&seen.facts, request.trusted) {
@@ -210,7 +186,7 @@ pub fn propose(patient: &mut Patient<'_>, request: &Request) -> Result<Proposal,
                 return Err(ResolveError::Refused { trusted: request.trusted, why });
             }
         }
-        seen = observe(patient, &committed, &candidates, stored.as_ref())?;
+        seen = see(patient, &committed, &candidates, stored.as_ref())?;
     };
     let checkpoint = candidates.into_current().filter(|_| resolution.state == StateFate::Restored);
     if let (Some(manifest), Some(setup)) = (&checkpoint, patient.checkpoints) {
@@ -228,7 +204,7 @@ fn halted(
     stored: &mut Option<StoredHead>,
 ) -> Result<(Halt, Seen), ResolveError> {
     loop {
-        let seen = observe(patient, committed, candidates, stored.as_ref())?;
+        let seen = see(patient, committed, candidates, stored.as_ref())?;
         match decide(&seen.facts) {
             Plan::Halt(halt) => return Ok((halt, seen)),
             Plan::RebuildStore { .. } if stored.is_some() => *stored = None,
