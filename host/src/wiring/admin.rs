@@ -2,7 +2,7 @@
 
 use std::{net::TcpListener, sync::Arc};
 
-use dovetail_admin::{Admin, AdminParts, Metrics};
+use dovetail_admin::{Admin, AdminParts, Bounds, Metrics};
 use dovetail_runtime::{Handle, reload::Reloader, telemetry};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
@@ -37,6 +37,7 @@ pub(super) fn serve(
         metrics,
         push: Arc::new(reloader.pusher()),
         push_bytes_max: usize::try_from(config.plugin.limits.component_bytes).unwrap_or(usize::MAX),
+        bounds: Bounds::default(),
     };
     Admin::start(parts).map_err(|error| Failure::internal(error.to_string()))
 }

@@ -3,8 +3,9 @@
 //! Runs on a thread of its own with its own tokio, so that nothing here can hold up a lane. Knows
 //! the pipeline through [`dovetail_runtime::Handle`] alone.
 //!
-//! Reading order: [`server`], `routes`, `guard`, [`view`].
+//! Reading order: [`server`], `connections`, `routes`, `guard`, [`view`].
 
+mod connections;
 mod guard;
 mod routes;
 pub mod server;
@@ -12,4 +13,7 @@ pub mod signals;
 pub mod time_text;
 pub mod view;
 
-pub use self::server::{Admin, AdminError, AdminParts, Metrics, Push, bind};
+pub use self::{
+    connections::Bounds,
+    server::{Admin, AdminError, AdminParts, Metrics, Push, bind},
+};

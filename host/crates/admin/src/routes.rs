@@ -1,11 +1,11 @@
 //! The routes of the API.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
-    body::Bytes,
-    extract::{DefaultBodyLimit, Query, State},
+    body::{Bytes, HttpBody as _},
+    extract::{DefaultBodyLimit, FromRequest as _, Query, Request, State},
     http::{StatusCode, header},
     middleware,
     response::{IntoResponse, Response},
@@ -13,6 +13,7 @@ use axum::{
 };
 use dovetail_runtime::{Handle, clock, reload::PushError};
 use serde::Deserialize;
+use tokio::time::timeout;
 
 use crate::{
     guard,
@@ -37,17 +38,21 @@ pub(crate) struct App {
     pub(crate) token: Arc<str>,
     pub(crate) metrics: Metrics,
     pub(crate) push: Push,
+    /// How large a pushed plugin may be, in bytes.
+    pub(crate) push_bytes_max: usize,
+    /// How long it may take to come.
+    pub(crate) body_timeout: Duration,
     /// Whether only this machine can make requests.
     pub(crate) is_loopback: bool,
 }
 
-/// Returns the routes; a pushed plugin may have that many bytes.
-pub(crate) fn router(app: App, push_bytes_max: usize) -> Router {
+/// Returns the routes.
+pub(crate) fn router(app: App) -> Router {
     let changes = Router::new()
         .route("/api/v1/plugin", post(push))
         .route("/api/v1/checkpoint", post(checkpoint))
         .route("/api/v1/stop", post(stop))
-        .layer(DefaultBodyLimit::max(push_bytes_max))
+        .layer(DefaultBodyLimit::max(app.push_bytes_max))
         .route_layer(middleware::from_fn_with_state(app.clone(), guard::changes));
     Router::new()
         .route("/livez", get(livez))
@@ -122,7 +127,11 @@ async fn timers(State(app): State<App>, Query(query): Query<TimersQuery>) -> Res
     .await
 }
 
-async fn push(State(app): State<App>, body: Bytes) -> Response {
+async fn push(State(app): State<App>, request: Request) -> Response {
+    let body = match plugin_of(&app, request).await {
+        Ok(body) => body,
+        Err(refusal) => return refusal,
+    };
     off_the_loop(move || match (app.push)(&body) {
         Ok(digest) => Json(PushedView { digest }).into_response(),
         Err(error) => {
@@ -135,6 +144,31 @@ async fn push(State(app): State<App>, body: Bytes) -> Response {
         }
     })
     .await
+}
+
+/// Reads a pushed plugin; one that says that it is too large is not waited for.
+async fn plugin_of(app: &App, request: Request) -> Result<Bytes, Response> {
+    let (size, max) = (request.body().size_hint().lower(), app.push_bytes_max);
+    let too_large = |found: &str| {
+        let error = format!(
+            "the plugin has {found} bytes, it may have {max}: make it smaller, or raise \
+             `plugin.limits.component_bytes`"
+        );
+        failure(StatusCode::PAYLOAD_TOO_LARGE, error)
+    };
+    if usize::try_from(size).is_ok_and(|size| size > max) {
+        return Err(too_large(&size.to_string()));
+    }
+    match timeout(app.body_timeout, Bytes::from_request(request, &())).await {
+        Ok(Ok(body)) => Ok(body),
+        Ok(Err(error)) if error.status() == StatusCode::PAYLOAD_TOO_LARGE => Err(too_large("more")),
+        Ok(Err(error)) => Err(failure(error.status(), error.body_text())),
+        Err(_) => {
+            let waited = app.body_timeout.as_secs();
+            let error = format!("the plugin has not come within {waited} s: push it again");
+            Err(failure(StatusCode::REQUEST_TIMEOUT, error))
+        }
+    }
 }
 
 async fn checkpoint(State(app): State<App>) -> Response {

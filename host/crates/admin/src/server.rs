@@ -12,7 +12,10 @@ use dovetail_runtime::{Handle, reload::PushError};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::sync::oneshot;
 
-use crate::routes::{App, router};
+use crate::{
+    connections::{self, Bounds},
+    routes::{App, router},
+};
 
 /// Takes a pushed plugin through the gate and lets every lane take it over; returns its digest.
 pub type Push = Arc<dyn Fn(&[u8]) -> Result<String, PushError> + Send + Sync>;
@@ -49,6 +52,8 @@ pub struct AdminParts {
     pub push: Push,
     /// How large a pushed plugin may be, in bytes.
     pub push_bytes_max: usize,
+    /// What its connections may take.
+    pub bounds: Bounds,
 }
 
 impl fmt::Debug for AdminParts {
@@ -108,11 +113,13 @@ impl Admin {
             token: parts.token.into(),
             metrics: parts.metrics,
             push: parts.push,
+            push_bytes_max: parts.push_bytes_max,
+            body_timeout: parts.bounds.body,
             is_loopback: address.ip().is_loopback(),
         };
-        let routes = router(app, parts.push_bytes_max);
+        let serve = connections::serve(listener, router(app), parts.bounds, stopped, GRACE);
         let thread = std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
-            if let Err(error) = runtime.block_on(serve(listener, routes, stopped)) {
+            if let Err(error) = runtime.block_on(serve) {
                 tracing::error!("the admin server has ended: {error}");
             }
             runtime.shutdown_timeout(GRACE);
@@ -137,26 +144,5 @@ impl Drop for Admin {
         {
             tracing::error!("the admin server has panicked");
         }
-    }
-}
-
-async fn serve(
-    listener: TcpListener,
-    routes: axum::Router,
-    stopped: oneshot::Receiver<()>,
-) -> io::Result<()> {
-    let listener = tokio::net::TcpListener::from_std(listener)?;
-    let (end, ending) = oneshot::channel::<()>();
-    let server = axum::serve(listener, routes).with_graceful_shutdown(async {
-        // Either answer means that it is time.
-        drop(ending.await);
-    });
-    tokio::select! {
-        result = server.into_future() => result,
-        () = async {
-            drop(stopped.await);
-            drop(end);
-            tokio::time::sleep(GRACE).await;
-        } => Ok(()),
     }
 }

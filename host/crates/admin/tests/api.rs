@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::{
-    io::{Read, Write},
+    io::{ErrorKind, Read, Write},
     net::{SocketAddr, TcpStream},
     ops::ControlFlow,
     sync::{Arc, Mutex},
@@ -12,7 +12,7 @@ use std::{
 
 use bytes::Bytes;
 use dovetail_admin::{
-    Admin, AdminParts, Metrics, bind,
+    Admin, AdminParts, Bounds, Metrics, bind,
     view::{Failure, PushedView, ReadyView, RevisionView, StatusView, TimerView},
 };
 use dovetail_core::{
@@ -197,6 +197,10 @@ struct Api {
 }
 
 fn started() -> Api {
+    started_within(Bounds::default())
+}
+
+fn started_within(bounds: Bounds) -> Api {
     let cluster = MemoryCluster::new(1);
     let log = ParkingLog { log: cluster.log(), waiting: Arc::default() };
     let lane = LaneSetup {
@@ -228,6 +232,7 @@ fn started() -> Api {
             }),
         }),
         push_bytes_max: 1_000,
+        bounds,
     });
     Api { supervisor, cluster, admin: admin.unwrap() }
 }
@@ -370,6 +375,118 @@ fn a_taken_address_is_named_with_the_way_out() {
     let api = started();
     let message = bind(api.admin.address()).unwrap_err().to_string();
     assert!(message.contains("127.0.0.1") && message.contains("admin.listen"), "{message}");
+    api.supervisor.handle().stop();
+    assert_eq!(api.supervisor.join(), PipelineEnd::Stopped);
+}
+
+/// Opens a connection and sends a beginning.
+fn begun(api: &Api, beginning: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(api.admin.address()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.write_all(beginning.as_bytes()).unwrap();
+    stream
+}
+
+/// Returns all that comes until the server closes.
+fn rest(mut stream: TcpStream) -> String {
+    let mut answer = Vec::new();
+    let end = stream.read_to_end(&mut answer).map_err(|error| error.kind());
+    // What was sent and not read resets the connection when it is closed.
+    assert!(matches!(end, Ok(_) | Err(ErrorKind::ConnectionReset)), "it is still open: {end:?}");
+    String::from_utf8(answer).unwrap()
+}
+
+const LIVEZ: &str = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+#[test]
+fn no_more_connections_are_taken_at_once_than_there_may_be() {
+    let api = started();
+    let mut taken: Vec<TcpStream> =
+        (0..Bounds::default().connections).map(|_| begun(&api, "G")).collect();
+    let mut next = begun(&api, LIVEZ);
+    next.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    let waits = next.read(&mut [0]).unwrap_err().kind();
+    assert_eq!(waits, ErrorKind::WouldBlock);
+
+    taken.pop();
+    next.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let mut status = [0; 12];
+    next.read_exact(&mut status).unwrap();
+    assert_eq!(&status, b"HTTP/1.1 200");
+    api.supervisor.handle().stop();
+    assert_eq!(api.supervisor.join(), PipelineEnd::Stopped);
+}
+
+#[test]
+fn a_request_that_comes_a_byte_at_a_time_is_cut() {
+    let head = Duration::from_millis(500);
+    let api = started_within(Bounds { head, ..Bounds::default() });
+    let begin = Instant::now();
+    let mut slow = begun(&api, "");
+    slow.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    let mut bytes = LIVEZ.bytes().cycle().filter(|byte| !b"\r\n".contains(byte));
+    let is_cut = |stream: &mut TcpStream| match stream.read(&mut [0; 512]) {
+        Ok(length) => length == 0,
+        Err(error) => error.kind() == ErrorKind::ConnectionReset,
+    };
+    while !is_cut(&mut slow) {
+        assert!(begin.elapsed() < Duration::from_secs(10), "it is still read");
+        let _cut_meanwhile = slow.write(&[bytes.next().unwrap()]);
+    }
+    assert!(begin.elapsed() >= head);
+    api.supervisor.handle().stop();
+    assert_eq!(api.supervisor.join(), PipelineEnd::Stopped);
+}
+
+#[test]
+fn a_connection_that_is_idle_or_old_is_closed() {
+    let soon = Duration::from_millis(300);
+    for bounds in
+        [Bounds { head: soon, ..Bounds::default() }, Bounds { life: soon, ..Bounds::default() }]
+    {
+        let api = started_within(bounds);
+        let answer = rest(begun(&api, LIVEZ));
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("ok\n"), "{answer}");
+        api.supervisor.handle().stop();
+        assert_eq!(api.supervisor.join(), PipelineEnd::Stopped);
+    }
+}
+
+#[test]
+fn an_answer_that_nobody_reads_is_cut() {
+    let soon = Duration::from_millis(200);
+    let api =
+        started_within(Bounds { connections: 1, life: soon, last: soon, ..Bounds::default() });
+    // More answers than the sockets' buffers hold.
+    let mut deaf = begun(&api, "");
+    deaf.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
+    let requests = "GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1_000);
+    while deaf.write_all(requests.as_bytes()).is_ok() {}
+    assert_eq!(api.get("/livez").0, 200);
+    drop(deaf);
+    api.supervisor.handle().stop();
+    assert_eq!(api.supervisor.join(), PipelineEnd::Stopped);
+}
+
+#[test]
+fn a_plugin_that_is_too_large_is_refused_before_it_is_sent() {
+    let api = started();
+    let head = format!("POST /api/v1/plugin HTTP/1.1\r\n{GOOD}Content-Length: 1001\r\n\r\n");
+    let answer = rest(begun(&api, &head));
+    assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+    assert!(answer.contains("has 1001 bytes, it may have 1000"), "{answer}");
+    api.supervisor.handle().stop();
+    assert_eq!(api.supervisor.join(), PipelineEnd::Stopped);
+}
+
+#[test]
+fn a_plugin_that_does_not_come_is_not_waited_for() {
+    let body = Duration::from_millis(300);
+    let api = started_within(Bounds { body, ..Bounds::default() });
+    let head = format!("POST /api/v1/plugin HTTP/1.1\r\n{GOOD}Content-Length: 4\r\n\r\ngo");
+    let answer = rest(begun(&api, &head));
+    assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+    assert!(answer.contains("push it again"), "{answer}");
     api.supervisor.handle().stop();
     assert_eq!(api.supervisor.join(), PipelineEnd::Stopped);
 }
