@@ -5,7 +5,9 @@ use std::{sync::Arc, time::Duration};
 use axum::{
     Json, Router,
     body::{Bytes, HttpBody as _},
-    extract::{DefaultBodyLimit, FromRequest as _, Query, Request, State},
+    extract::{
+        DefaultBodyLimit, FromRequest as _, Query, Request, State, rejection::QueryRejection,
+    },
     http::{StatusCode, header},
     middleware,
     response::{IntoResponse, Response},
@@ -109,12 +111,25 @@ async fn plugins(State(app): State<App>) -> Json<Vec<RevisionView>> {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct TimersQuery {
     n: Option<usize>,
 }
 
-async fn timers(State(app): State<App>, Query(query): Query<TimersQuery>) -> Response {
-    let limit = query.n.unwrap_or(TIMERS_DEFAULT).min(TIMERS_MAX);
+async fn timers(
+    State(app): State<App>,
+    query: Result<Query<TimersQuery>, QueryRejection>,
+) -> Response {
+    let limit = match query.map(|Query(query)| query.n.unwrap_or(TIMERS_DEFAULT)) {
+        Ok(limit) if (1..=TIMERS_MAX).contains(&limit) => limit,
+        refused => {
+            let found = refused.map_or_else(|error| error.body_text(), |n| format!("n: {n}"));
+            let error = format!(
+                "expected `n`, how many timers, from 1 to {TIMERS_MAX}, or nothing; found: {found}"
+            );
+            return failure(StatusCode::BAD_REQUEST, error);
+        }
+    };
     off_the_loop(move || {
         let timers = app.handle.timers_next(limit);
         let (names, lanes) = (app.handle.names(), app.handle.lanes());

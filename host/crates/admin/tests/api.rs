@@ -314,6 +314,21 @@ fn status_tells_where_every_source_stands_and_timers_what_comes_next() {
 }
 
 #[test]
+fn timers_are_asked_for_by_a_number_that_makes_sense() {
+    let api = started();
+    for query in ["n=0", "n=-1", "n=abc", "n=10001", "limit=5"] {
+        let (status, body) = api.get(&format!("/api/v1/timers?{query}"));
+        assert_eq!(status, 400, "{query}: {body}");
+        assert!(body.contains("expected `n`, how many timers, from 1 to 10000"), "{body}");
+    }
+    for path in ["/api/v1/timers", "/api/v1/timers?n=1", "/api/v1/timers?n=10000"] {
+        assert_eq!(api.get(path).0, 200, "{path}");
+    }
+    api.supervisor.handle().stop();
+    assert_eq!(api.supervisor.join(), PipelineEnd::Stopped);
+}
+
+#[test]
 fn nothing_is_read_under_a_name_that_somebody_else_can_point_here() {
     let api = started();
     let address = api.admin.address();
