@@ -309,6 +309,21 @@ fn taken_admin_port_is_refused_before_anything_is_made() {
 }
 
 #[test]
+fn a_process_that_accepts_connections_and_does_not_answer_is_said_within_seconds() {
+    let folder = tempfile::tempdir().unwrap();
+    // The system accepts for whoever listens, as for a process that is stopped.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let begin = std::time::Instant::now();
+    let message = fail(folder.path(), &["status", "--url", &url], 2);
+    assert!(begin.elapsed() < std::time::Duration::from_secs(20), "{:?}", begin.elapsed());
+    assert_says(&message, &[&url, "accepts connections but does not answer", "stopped"]);
+
+    drop(silent);
+    assert_says(&fail(folder.path(), &["status", "--url", &url], 2), &["is it running?"]);
+}
+
+#[test]
 fn plugin_says_what_it_is() {
     let (_folder, path) = new_crate();
     let arguments = ["plugin", "inspect", "my_join.wasm", "--config", "{\"wait\":\"1s\"}"];

@@ -11,7 +11,11 @@ use crate::{
     failure::{Exit, Failure},
 };
 
+/// How long an answer may take that waits for lanes.
 const TIMEOUT: Duration = Duration::from_secs(70);
+/// How long a process may take to say which pipeline it is, which waits for nothing.
+const SAYS_WHO_WITHIN: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where the running pipeline is.
 #[derive(Debug, Args)]
@@ -26,7 +30,7 @@ pub(super) struct Where {
 
 impl Where {
     /// Finds the pipeline by `--url`, `DOVETAIL_URL`, or the port in the pipeline file; then it
-    /// must be the pipeline of that file which answers.
+    /// must be the pipeline of that file which answers, and soon.
     pub(super) fn client(&self) -> Result<Client, Failure> {
         let mut expected = None;
         let base = match &self.url {
@@ -48,14 +52,12 @@ impl Where {
         };
         let agent = ureq::Agent::config_builder()
             .timeout_global(Some(TIMEOUT))
+            .timeout_connect(Some(CONNECT_TIMEOUT))
             .http_status_as_error(false)
             .build()
             .into();
         let client = Client { base, agent };
-        match expected {
-            Some(expected) => client.expect(&expected).map(|()| client),
-            None => Ok(client),
-        }
+        client.expect(expected.as_deref()).map(|()| client)
     }
 
     /// Returns a connection, or `None` where no address was said and the pipeline of the file does
@@ -97,11 +99,15 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// Refuses another pipeline on the port.
-    fn expect(&self, expected: &str) -> Result<(), Failure> {
-        let status = self.get("/api/v1/status")?;
-        match status.get("pipeline").and_then(Value::as_str) {
-            Some(found) if found != expected => Err(Failure::usage(format!(
+    /// Refuses a process that does not answer, and another pipeline on the port.
+    fn expect(&self, expected: Option<&str>) -> Result<(), Failure> {
+        let path = "/api/v1/status";
+        let request = self.agent.get(format!("{}{path}", self.base));
+        let answer = request.config().timeout_global(Some(SAYS_WHO_WITHIN)).build().call();
+        let status = self.read(path, answer)?;
+        let found = status.get("pipeline").and_then(Value::as_str);
+        match found.zip(expected) {
+            Some((found, expected)) if found != expected => Err(Failure::usage(format!(
                 "{} answers for {found}, not {expected}: is {expected} running? Give each pipeline \
                  its own `admin.listen`, or say where with --url or DOVETAIL_URL",
                 self.base
@@ -139,21 +145,36 @@ impl Client {
         self.read(path, answer)
     }
 
+    /// A connection is there, made by the system for whoever listens, and no answer comes.
+    fn silent(&self) -> Failure {
+        Failure::usage(format!(
+            "the process at {} accepts connections but does not answer: is it stopped (`ps` shows \
+             state T), its machine overloaded, or is this another program? Say where with --url or \
+             DOVETAIL_URL",
+            self.base
+        ))
+    }
+
     fn read(
         &self,
         path: &str,
         answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
     ) -> Result<Value, Failure> {
-        let mut answer = answer.map_err(|error| {
-            Failure::usage(format!(
+        let mut answer = answer.map_err(|error| match error {
+            ureq::Error::Timeout(ureq::Timeout::Global) => self.silent(),
+            error => Failure::usage(format!(
                 "no pipeline answers at {}: {error}; is it running? Say where with --url or \
                  DOVETAIL_URL",
                 self.base
-            ))
+            )),
         })?;
         let status = answer.status();
-        let text = answer.body_mut().read_to_string().map_err(|error| {
-            Failure::internal(format!("the answer of {}{path} cannot be read: {error}", self.base))
+        let text = answer.body_mut().read_to_string().map_err(|error| match error {
+            ureq::Error::Timeout(_) => self.silent(),
+            error => Failure::internal(format!(
+                "the answer of {}{path} cannot be read: {error}",
+                self.base
+            )),
         })?;
         let value: Value = serde_json::from_str(&text).unwrap_or(Value::String(text));
         if status.is_success() {
