@@ -51,15 +51,19 @@ pub(crate) fn use_color(is_terminal: bool) -> bool {
     is_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// Returns rows as a table on a terminal, separated by tabs elsewhere.
+/// Returns rows as a table on a terminal, separated by tabs elsewhere; of a text of several lines
+/// the first.
 #[must_use]
 pub(crate) fn table(header: &[&str], rows: &[Vec<String>]) -> String {
+    let first_line = |cell: &String| cell.lines().next().unwrap_or_default().to_owned();
+    let rows: Vec<Vec<String>> =
+        rows.iter().map(|row| row.iter().map(first_line).collect()).collect();
     if !io::stdout().is_terminal() {
         let mut lines = vec![header.join("\t")];
         lines.extend(rows.iter().map(|row| row.join("\t")));
         return lines.join("\n") + "\n";
     }
-    boxed(header, rows)
+    boxed(header, &rows)
 }
 
 /// Returns rows as a table, wherever they go (refusals that people read).
@@ -135,6 +139,14 @@ mod tests {
         assert_eq!(brief_time(Some(noon), noon + 86_400_000), "01-01 12:00");
         assert_eq!(brief_time(Some(noon - 86_400_000), noon), "2025-12-31");
         assert_eq!(brief_time(None, noon), "-");
+    }
+
+    #[test]
+    fn a_row_is_one_line() {
+        let rows = [vec!["abc".to_owned(), "it traps\nwasm backtrace\n  0: f".to_owned()]];
+        let shown = table(&["REVISION", "WHY"], &rows);
+        assert_eq!(shown.lines().count(), 2, "{shown}");
+        assert!(shown.contains("it traps") && !shown.contains("backtrace"), "{shown}");
     }
 
     #[test]
