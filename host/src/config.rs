@@ -149,7 +149,7 @@ pub fn examine(
         path: path.to_owned(),
         reason: error.to_string(),
     };
-    let text = std::fs::read_to_string(path).map_err(unreadable)?;
+    let text = crate::text_file::read(path).map_err(unreadable)?;
     // Absolute, because a log remembers files by their paths, wherever a start is made from.
     let absolute = std::path::absolute(path).map_err(unreadable)?;
     let base = absolute.parent().unwrap_or(Path::new("/"));

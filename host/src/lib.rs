@@ -8,4 +8,5 @@ pub mod failure;
 pub mod sandbox;
 pub mod scaffold;
 pub mod telemetry;
+pub mod text_file;
 pub mod wiring;

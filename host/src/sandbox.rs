@@ -177,7 +177,7 @@ pub fn run(options: &Options) -> Result<Outcome> {
         compiled: Duration::ZERO,
     };
     for file in files {
-        let text = std::fs::read_to_string(&file)
+        let text = crate::text_file::read(&file)
             .with_context(|| format!("read the cases of {}", file.display()))?;
         let cases = case::parse(&file, &text, options.foreign_keys).map_err(|problems| {
             Problems { file: file.display().to_string(), text: text.clone(), problems }

@@ -324,6 +324,17 @@ fn a_process_that_accepts_connections_and_does_not_answer_is_said_within_seconds
 }
 
 #[test]
+fn a_device_is_no_pipeline_file_and_no_case() {
+    let folder = tempfile::tempdir().unwrap();
+    let message = fail(folder.path(), &["validate", "/dev/zero"], 2);
+    assert_says(&message, &["/dev/zero", "not a regular file"]);
+    let case = folder.path().join("endless.yaml");
+    std::os::unix::fs::symlink("/dev/zero", &case).unwrap();
+    let message = fail(folder.path(), &["test", "."], 78);
+    assert_says(&message, &["endless.yaml", "not a regular file"]);
+}
+
+#[test]
 fn plugin_says_what_it_is() {
     let (_folder, path) = new_crate();
     let arguments = ["plugin", "inspect", "my_join.wasm", "--config", "{\"wait\":\"1s\"}"];

@@ -82,7 +82,7 @@ impl Where {
         }
         let loaded = self.load()?;
         let path = loaded.config.state_dir.join("admin-token");
-        std::fs::read_to_string(&path).map(|token| token.trim().to_owned()).map_err(|error| {
+        crate::text_file::read(&path).map(|token| token.trim().to_owned()).map_err(|error| {
             Failure::usage(format!(
                 "{} cannot be read: {error}; the running pipeline writes it. Elsewhere, give its \
                  content in DOVETAIL_TOKEN",

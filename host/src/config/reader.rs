@@ -410,7 +410,7 @@ pub(super) fn place_near(places: &BTreeMap<String, Place>, path: &str) -> Place 
 }
 
 fn read_secret_file(path: &std::path::Path) -> Result<String, String> {
-    let mut text = std::fs::read_to_string(path)
+    let mut text = crate::text_file::read(path)
         .map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
     // Files made by an editor or `echo` end with one line break that is not part of the secret.
     if text.ends_with('\n') {
