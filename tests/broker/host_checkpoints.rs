@@ -280,3 +280,41 @@ fn a_failing_store_stops_no_commit_makes_readyz_503_and_heals() {
     });
     host.stop();
 }
+
+#[test]
+fn a_lane_whose_folder_is_gone_fails_its_checkpoint_at_once_and_takes_the_next() {
+    let pipeline = Pipeline::create(i32::from(PARTITIONS));
+    let store = other_device();
+    let text = text(&pipeline, store.path(), "1h");
+    let file = pipeline.file("pipeline.yaml", &text);
+    let file = file.to_str().unwrap();
+    let host = pipeline.run_text("pipeline.yaml", &text);
+    let admin = host.wait_for_lanes();
+    let mut followed = pipeline.client.follow(&pipeline.topic("results")).unwrap();
+    let mut number = 0;
+    let mut feed = || feed(&pipeline, &mut number);
+    feed();
+    trigger(&host, file);
+    // What is applied is in memory: only a flush meets that the folder is gone.
+    fs::rename(pipeline.path("state/lane-001"), pipeline.path("gone")).unwrap();
+    let url = format!("http://{admin}");
+    let taken = || json(&["checkpoint", "trigger", file, "--url", &url]);
+    let mut told = Value::Null;
+    wait_until("a checkpoint that fails", || {
+        feed();
+        let (is_ok, said) = taken();
+        told = said;
+        !is_ok
+    });
+    assert!(told.to_string().contains("No such file"), "{told}\n{}", host.text());
+    let failed = host.wait_for("no checkpoint was taken, the lane goes on");
+    assert!(failed.contains("lane-001"), "{failed}");
+    wait_until("the next checkpoint", || taken().0);
+    followed.read(usize::MAX, Duration::from_secs(1)).unwrap();
+    let before = followed.records.len();
+    for _ in 0..3 {
+        feed();
+    }
+    assert!(followed.read(before + 6, LIMIT).unwrap(), "{}", host.text());
+    host.stop();
+}

@@ -40,8 +40,8 @@ enum Stage {
     /// Nothing is on its way.
     #[default]
     Idle,
-    /// The store was asked to freeze.
-    Freezing,
+    /// The store was asked to freeze, first or again after a failure at that time.
+    Freezing(ProcessingTime),
     /// A job is on its way, since then.
     Working,
 }
@@ -106,7 +106,7 @@ impl Checkpointing {
     pub(crate) fn acquired(&mut self, found: Option<CheckpointShown>, now: ProcessingTime) {
         self.view.found = found;
         self.incarnation += 1;
-        if matches!(self.stage, Stage::Freezing) {
+        if matches!(self.stage, Stage::Freezing(_)) {
             self.stage = Stage::Idle;
         }
         let first = now.saturating_add(self.setup.every / FIRST_PART);
@@ -148,27 +148,47 @@ impl Checkpointing {
                 self.reply_with_last();
                 return true;
             }
-            self.stage = Stage::Freezing;
+            self.stage = Stage::Freezing(now);
+            // Who asks from here on wants a later one.
+            self.answered_next.append(&mut self.waiting);
             trace_step(self.lane, "freezing");
         }
-        if matches!(self.stage, Stage::Freezing) {
-            match lane.freeze() {
-                Ok(None) => {}
-                Ok(Some(frozen)) => {
-                    self.frozen_at_bytes = journal_bytes;
-                    self.answered_next.append(&mut self.waiting);
-                    let (identity, published) = (identity.clone(), Arc::clone(&self.published));
-                    self.send(Task::Upload { frozen, identity, published }, now);
-                    has_changed = true;
-                }
-                Err(error) => {
-                    self.answered_next.append(&mut self.waiting);
-                    self.failed(&error.to_string(), now);
-                    has_changed = true;
-                }
-            }
+        if let Stage::Freezing(since) = self.stage {
+            has_changed |= self.freeze(lane, (identity, journal_bytes), since, now);
         }
         has_changed
+    }
+
+    /// Asks for the frozen state; returns whether there is an answer.
+    fn freeze(
+        &mut self,
+        lane: &mut Lane,
+        (identity, journal_bytes): (&Identity, u64),
+        since: ProcessingTime,
+        now: ProcessingTime,
+    ) -> bool {
+        match lane.freeze() {
+            Ok(None) if now.saturating_sub(since) <= self.setup.timeout => return false,
+            Ok(None) => {
+                let ms = self.setup.timeout;
+                self.answered_next.append(&mut self.waiting);
+                self.failed(&format!("keyed state was not written to files within {ms} ms"), now);
+                // The store is still at it, and gives no other before this one.
+                self.stage = Stage::Freezing(now);
+            }
+            Ok(Some(frozen)) => {
+                self.frozen_at_bytes = journal_bytes;
+                let (identity, published) = (identity.clone(), Arc::clone(&self.published));
+                self.send(Task::Upload { frozen, identity, published }, now);
+            }
+            Err(error) => {
+                self.failed(&error.to_string(), now);
+                // A lane without work would not notice that its store takes no more epochs, and it
+                // is opened again only then.
+                lane.show_ownership();
+            }
+        }
+        true
     }
 
     fn send(&mut self, task: Task, now: ProcessingTime) {

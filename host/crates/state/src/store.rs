@@ -26,7 +26,9 @@ use dovetail_core::{
     time::ProcessingTime,
 };
 use rocksdb::{
-    DB, FlushOptions, ReadOptions, WriteBatch, WriteOptions, checkpoint::Checkpoint, properties,
+    DB, FlushOptions, ReadOptions, WriteBatch, WriteOptions,
+    checkpoint::Checkpoint,
+    properties::{self, PropName},
 };
 
 use crate::cache::CacheCounts;
@@ -73,8 +75,9 @@ pub struct RocksStore {
     write: WriteOptions,
     batch_bytes: usize,
     lag: Lag,
-    /// Whether a flush was begun for the next frozen copy.
-    freezes: bool,
+    /// Set while a flush is on its way for the next frozen copy: how many background failures there
+    /// had been before.
+    freezes: Option<u64>,
 }
 
 impl std::fmt::Debug for RocksStore {
@@ -114,7 +117,7 @@ impl RocksStore {
             write,
             batch_bytes: 0,
             lag: Lag::default(),
-            freezes: false,
+            freezes: None,
         })
     }
 
@@ -173,6 +176,53 @@ impl RocksStore {
             self.flush_now(false)?;
         }
         Ok(())
+    }
+
+    /// Returns the frozen copy, or `None` while its flush is on its way.
+    fn freeze_or_wait(&mut self) -> Result<Option<FrozenDatabase>, StoreError> {
+        let failures_before = match self.freezes {
+            Some(failures) => failures,
+            None => {
+                let failures = self.number(properties::BACKGROUND_ERRORS)?;
+                self.flush_now(false)?;
+                *self.freezes.insert(failures)
+            }
+        };
+        if self.number(properties::NUM_IMMUTABLE_MEM_TABLE)? > 0 {
+            self.check_background(failures_before)?;
+            return Ok(None);
+        }
+        let number = FROZEN.fetch_add(1, Ordering::Relaxed);
+        let side = self.path.with_extension(format!("{FROZEN_EXTENSION}-{number}"));
+        let links =
+            Checkpoint::new(database(self.database.as_ref(), &self.path)?).and_then(|checkpoint| {
+                // What the files lack came after the flush: it is not waited for.
+                checkpoint.create_checkpoint_with_log_size(&side, u64::MAX)
+            });
+        links.map_err(|error| store_error(&side, &error))?;
+        Ok(Some(FrozenDatabase(side)))
+    }
+
+    /// A flush in the background tells nobody that it failed: asks whether it did.
+    fn check_background(&self, failures_before: u64) -> Result<(), StoreError> {
+        let database = database(self.database.as_ref(), &self.path)?;
+        // Changes nothing, and is refused with the reason by a database that writes no more.
+        database
+            .write_opt(WriteBatch::default(), &self.write)
+            .map_err(|error| store_error(&self.path, &error))?;
+        if self.number(properties::BACKGROUND_ERRORS)? > failures_before {
+            return Err(StoreError::Unavailable(format!(
+                "{path}: what is in memory could not be written to files; {path}/LOG says why",
+                path = self.path.display()
+            )));
+        }
+        Ok(())
+    }
+
+    fn number(&self, property: &PropName) -> Result<u64, StoreError> {
+        let database = database(self.database.as_ref(), &self.path)?;
+        let number = database.property_int_value(property);
+        Ok(number.map_err(|error| store_error(&self.path, &error))?.unwrap_or(0))
     }
 }
 
@@ -284,28 +334,15 @@ impl StateStore for RocksStore {
     }
 
     fn freeze(&mut self) -> Result<Option<Box<dyn Frozen>>, StoreError> {
-        if !self.freezes {
-            self.flush_now(false)?;
-            self.freezes = true;
+        let frozen = self.freeze_or_wait();
+        if !matches!(frozen, Ok(None)) {
+            self.freezes = None;
         }
-        let database = database(self.database.as_ref(), &self.path)?;
-        let unwritten = database.property_int_value(properties::NUM_IMMUTABLE_MEM_TABLE);
-        if unwritten.ok().flatten().is_some_and(|tables| tables > 0) {
-            return Ok(None);
-        }
-        self.freezes = false;
-        let number = FROZEN.fetch_add(1, Ordering::Relaxed);
-        let side = self.path.with_extension(format!("{FROZEN_EXTENSION}-{number}"));
-        let links = Checkpoint::new(database).and_then(|checkpoint| {
-            // What the files lack came after the flush: it is not waited for.
-            checkpoint.create_checkpoint_with_log_size(&side, u64::MAX)
-        });
-        links.map_err(|error| store_error(&side, &error))?;
-        Ok(Some(Box::new(FrozenDatabase(side))))
+        Ok(frozen?.map(|frozen| Box::new(frozen) as Box<dyn Frozen>))
     }
 
     fn clear(&mut self) -> Result<(), StoreError> {
-        self.freezes = false;
+        self.freezes = None;
         self.cache.clear();
         self.expiry.forget_clocks();
         self.lag = Lag::default();

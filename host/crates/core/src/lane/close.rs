@@ -48,7 +48,8 @@ impl Lane {
             || bytes as u64 >= commit.max_bytes
     }
 
-    /// Commits an epoch next, even an empty one: whether it goes through says who owns the lane.
+    /// Commits an epoch next, even an empty one: whether it goes through says who owns the lane, and
+    /// whether its store still takes epochs.
     pub fn show_ownership(&mut self) {
         self.owes_ownership = true;
     }

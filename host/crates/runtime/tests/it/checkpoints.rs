@@ -184,6 +184,46 @@ fn a_failing_store_stops_no_commit_shows_after_three_failures_and_heals() {
 }
 
 #[test]
+fn a_freeze_that_fails_on_a_lane_without_work_is_counted_and_the_store_is_opened_again() {
+    let mut rig = Rig::new();
+    rig.checkpoint("a=0");
+    rig.topics.append("a=1");
+    rig.driven.run_for(300);
+    rig.disk.stop();
+    let shown = |rig: &Rig| rig.driven.handle.lanes()[0].checkpoints.clone().unwrap();
+    rig.driven.run_for(EVERY + 200);
+    assert_eq!(shown(&rig).failures, 1);
+    let told = shown(&rig).last_error.unwrap();
+    assert!(told.contains("too many open files"), "{told}");
+    rig.driven.settle();
+    assert_eq!(rig.disk.opened.load(Ordering::SeqCst), 2);
+    rig.checkpoint("a=2");
+    assert_eq!(shown(&rig).failures, 0);
+    assert_eq!(rig.topics.outputs(), ["r1:0#1", "r1:1#2", "r1:2#3"]);
+}
+
+#[test]
+fn a_freeze_that_does_not_end_is_a_failure_after_each_timeout_and_stops_no_commit() {
+    let mut rig = Rig::new();
+    rig.disk.stick(true);
+    for failures in 1..=3 {
+        rig.topics.append("a=1");
+        rig.driven.run_for(10_000 + EVERY);
+        let shown = rig.driven.handle.lanes()[0].checkpoints.clone().unwrap();
+        assert_eq!(shown.failures, failures);
+        let told = shown.last_error.unwrap();
+        assert!(told.contains("not written to files within 10000 ms"), "{told}");
+        let readiness = rig.driven.handle.readiness();
+        let is_shown = readiness.reasons.iter().any(|it| it.code.name() == "checkpoint_store");
+        assert_eq!(is_shown, failures == 3, "{readiness:?}");
+    }
+    rig.disk.stick(false);
+    rig.checkpoint("a=2");
+    assert!(rig.driven.handle.readiness().is_ready(), "{:?}", rig.driven.handle.readiness());
+    assert_eq!(rig.topics.outputs().len(), 4);
+}
+
+#[test]
 fn a_store_that_does_not_answer_is_waited_for_only_by_a_start_that_needs_it() {
     let mut rig = Rig::new();
     for record in ["a=1", "a=2", "a=3"] {

@@ -394,6 +394,8 @@ pub(crate) struct Disk {
     store: Arc<Mutex<MemoryStore>>,
     failures: Arc<AtomicU32>,
     is_damaged: Arc<AtomicBool>,
+    is_stopped: Arc<AtomicBool>,
+    is_stuck: Arc<AtomicBool>,
     pub(crate) opened: Arc<AtomicU32>,
     pub(crate) set_aside: Arc<AtomicU32>,
     pub(crate) sized: Arc<AtomicU32>,
@@ -416,6 +418,23 @@ impl Disk {
         self.is_damaged.store(true, Ordering::SeqCst);
     }
 
+    /// Takes no epochs any more until it is opened again, as after a flush that failed.
+    pub(crate) fn stop(&self) {
+        self.is_stopped.store(true, Ordering::SeqCst);
+    }
+
+    /// Writes what it would freeze for ever.
+    pub(crate) fn stick(&self, is_stuck: bool) {
+        self.is_stuck.store(is_stuck, Ordering::SeqCst);
+    }
+
+    fn writable(&self) -> Result<(), StoreError> {
+        match self.is_stopped.load(Ordering::SeqCst) {
+            true => Err(StoreError::Unavailable("too many open files".to_owned())),
+            false => Ok(()),
+        }
+    }
+
     fn readable(&self) -> Result<MutexGuard<'_, MemoryStore>, StoreError> {
         match self.is_damaged.load(Ordering::SeqCst) {
             true => Err(StoreError::Corrupt("block checksum mismatch".to_owned())),
@@ -427,6 +446,7 @@ impl Disk {
 impl OpenStore for Disk {
     fn open(&mut self, _: &ExpiryTable) -> Result<Box<dyn StateStore>, StoreError> {
         self.opened.fetch_add(1, Ordering::SeqCst);
+        self.is_stopped.store(false, Ordering::SeqCst);
         Ok(Box::new(self.clone()))
     }
 
@@ -464,7 +484,11 @@ impl Restoring for Thawing<'_> {
 
 impl StateStore for Disk {
     fn freeze(&mut self) -> Result<Option<Box<dyn Frozen>>, StoreError> {
-        self.readable()?.freeze()
+        self.writable()?;
+        match self.is_stuck.load(Ordering::SeqCst) {
+            true => Ok(None),
+            false => self.readable()?.freeze(),
+        }
     }
 
     fn get(&mut self, row: &[u8]) -> Result<Option<Bytes>, StoreError> {
@@ -481,6 +505,7 @@ impl StateStore for Disk {
         head: &[u8],
         clocks: Clocks,
     ) -> Result<(), StoreError> {
+        self.writable()?;
         let left = self.failures.load(Ordering::SeqCst);
         if left > 0 {
             self.failures.store(left - 1, Ordering::SeqCst);

@@ -123,6 +123,37 @@ fn freeze(store: &mut RocksStore) -> Box<dyn Frozen> {
     panic!("the memtables are not written within two minutes");
 }
 
+/// Asks until there is an answer that is an error.
+fn freeze_in_vain(store: &mut RocksStore) -> StoreError {
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while Instant::now() < deadline {
+        if let Err(error) = store.freeze() {
+            return error;
+        }
+        std::thread::yield_now();
+        store.head().unwrap();
+    }
+    panic!("there is no answer within two minutes");
+}
+
+#[test]
+fn a_flush_that_fails_in_the_background_ends_the_freeze_and_the_next_apply_with_the_reason() {
+    let mut rig = Rig::new();
+    apply_epoch(&mut rig.store, 1, &rows(0, 10));
+    drop(freeze(&mut rig.store));
+    apply_epoch(&mut rig.store, 2, &rows(0, 10));
+    let (lane, gone) = (rig.store.path().to_owned(), rig.path("gone"));
+    fs::rename(&lane, &gone).unwrap();
+    // Each time that is asked anew, too.
+    for _ in 0..2 {
+        let error = freeze_in_vain(&mut rig.store).to_string();
+        assert!(error.contains("No such file or directory"), "{error}");
+    }
+    fs::rename(&gone, &lane).unwrap();
+    let applied = rig.store.apply(&mut std::iter::empty(), b"head", at(0));
+    assert!(matches!(applied, Err(StoreError::Corrupt(_))), "{applied:?}");
+}
+
 struct Rig {
     folder: tempfile::TempDir,
     store: RocksStore,
