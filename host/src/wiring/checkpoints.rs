@@ -68,7 +68,10 @@ pub(super) fn claimed(
             tracing::warn!("it is not known yet whose it is: {error}");
         }
         Err(error) => {
-            let help = "each pipeline needs a folder of its own";
+            let help = match &error {
+                CheckpointError::Corrupt { .. } => "or name another folder",
+                _ => "each pipeline needs a folder of its own",
+            };
             let problem = loaded.problem("checkpoint.store", error.to_string(), help);
             return Err(loaded.problems(vec![problem]).into());
         }

@@ -37,7 +37,7 @@ use tokio::runtime::Runtime;
 
 use super::{
     manifest,
-    owner::{self, StoreOwner},
+    owner::{self, OwnerError, StoreOwner},
 };
 
 const OWNER_FILE: &str = "owner.json";
@@ -117,13 +117,24 @@ impl ObjectCheckpoints {
                 Err(error) => Err(error),
             }
         })?;
-        let found = owner::decode(&bytes)
-            .map_err(|error| self.corrupt(format!("{OWNER_FILE}: {error}")))?;
+        let found = owner::decode(&bytes).map_err(|error| self.unreadable_owner(mine, &error))?;
         if found == *mine {
             return Ok(());
         }
         let (store, found) = (self.place.clone(), found.to_string());
         Err(CheckpointError::Foreign { store, found, expected: mine.to_string() })
+    }
+
+    fn unreadable_owner(&self, mine: &StoreOwner, error: &OwnerError) -> CheckpointError {
+        let file = self.folder.join(OWNER_FILE);
+        let way_out = match error {
+            OwnerError::Format(_) => String::new(),
+            OwnerError::Damaged(_) => format!(
+                "; if the checkpoints there are those of {mine}, remove this file: it is written anew"
+            ),
+        };
+        let file = file.display();
+        self.corrupt(format!("{file}, which says whose they are: {error}{way_out}"))
     }
 
     fn store(&self) -> Result<Arc<dyn ObjectStore>, CheckpointError> {

@@ -25,6 +25,17 @@ impl fmt::Display for StoreOwner {
     }
 }
 
+/// Why bytes are no owner of this format.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OwnerError {
+    /// Another format.
+    #[error("format {0}, this version reads format {FORMAT}: use the version that wrote it")]
+    Format(u64),
+    /// Not what it must be.
+    #[error("{0}")]
+    Damaged(String),
+}
+
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OwnerJson {
@@ -47,18 +58,17 @@ pub fn encode(owner: &StoreOwner) -> Vec<u8> {
 ///
 /// # Errors
 ///
-/// What was expected and found, in words, when the bytes are of another format or damaged.
-pub fn decode(bytes: &[u8]) -> Result<StoreOwner, String> {
+/// When the bytes are of another format or damaged.
+pub fn decode(bytes: &[u8]) -> Result<StoreOwner, OwnerError> {
     #[derive(Deserialize)]
     struct Format {
         format: u64,
     }
-    let Format { format } = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    let damaged = |error: serde_json::Error| OwnerError::Damaged(error.to_string());
+    let Format { format } = serde_json::from_slice(bytes).map_err(damaged)?;
     if format != u64::from(FORMAT) {
-        return Err(format!(
-            "format {format}, this version reads format {FORMAT}: use the version that wrote it"
-        ));
+        return Err(OwnerError::Format(format));
     }
-    let json: OwnerJson = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    let json: OwnerJson = serde_json::from_slice(bytes).map_err(damaged)?;
     Ok(StoreOwner { pipeline: json.pipeline, cluster_id: json.cluster_id })
 }

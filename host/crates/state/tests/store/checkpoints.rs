@@ -28,7 +28,7 @@ use dovetail_state::{
     checkpoint::{
         manifest::{self, ManifestError},
         objects::ObjectCheckpoints,
-        owner::{self, StoreOwner},
+        owner::{self, OwnerError, StoreOwner},
     },
     identity as kept_identity,
 };
@@ -509,9 +509,28 @@ fn a_store_belongs_to_the_first_pipeline_that_uses_it_and_no_other_reads_or_chan
     assert_eq!(other.remove(LANE, file.hash), Err(error));
     // A later process of the same pipeline goes on.
     assert_eq!(store("ad-attribution").list(LANE), Ok(Vec::new()));
-    fs::write(folder.path().join("owner.json"), "{}").unwrap();
-    let error = store("ad-attribution").claim().unwrap_err();
-    assert!(matches!(error, CheckpointError::Corrupt { .. }), "{error}");
+}
+
+#[test]
+fn a_damaged_owner_file_is_told_with_its_path_and_what_may_be_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = || kept(folder.path()).owned_by(owner_of("ad-attribution"));
+    let file = folder.path().join("owner.json");
+    for damaged in [&b""[..], b"{\"format\": 1, \"pipe", b"{}", b"\xff\xfe"] {
+        fs::write(&file, damaged).unwrap();
+        let error = store().claim().unwrap_err();
+        assert!(matches!(error, CheckpointError::Corrupt { .. }), "{error}");
+        let told = error.to_string();
+        for part in [file.to_str().unwrap(), "`ad-attribution`", "remove this file"] {
+            assert!(told.contains(part), "{told}");
+        }
+    }
+    fs::remove_file(&file).unwrap();
+    store().claim().unwrap();
+    // What a later version wrote is no damage.
+    fs::write(&file, "{\"format\": 2}").unwrap();
+    let told = store().claim().unwrap_err().to_string();
+    assert!(told.contains("use the version that wrote it") && !told.contains("remove"), "{told}");
 }
 
 #[test]
@@ -543,8 +562,9 @@ fn the_bytes_of_owner_format_1_are_fixed() {
     assert_eq!(owner::encode(&owner), golden);
     assert_eq!(owner::decode(golden), Ok(owner));
     let later = String::from_utf8_lossy(golden).replace("\"format\": 1", "\"format\": 2");
-    assert!(owner::decode(later.as_bytes()).unwrap_err().contains("format 2"));
-    owner::decode(b"{\"format\": 1}").unwrap_err();
+    assert_eq!(owner::decode(later.as_bytes()), Err(OwnerError::Format(2)));
+    let error = owner::decode(b"{\"format\": 1}").unwrap_err();
+    assert!(matches!(error, OwnerError::Damaged(_)), "{error}");
 }
 
 #[test]
