@@ -518,6 +518,45 @@ fn warnings_name_what_may_hurt() {
 }
 
 #[test]
+fn checkpoints_do_not_lie_in_the_folders_that_they_are_there_to_replace_nor_around_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().display();
+    std::fs::create_dir(folder.path().join("state")).unwrap();
+    std::os::unix::fs::symlink("state", folder.path().join("link")).unwrap();
+    let load = |base: &str, store: &str| {
+        let text = format!(
+            "{base}state: {{ dir: {root}/state }}\n\
+             checkpoint: {{ store: \"file://{root}/{store}\" }}\n"
+        );
+        load_text("pipeline.yaml", text, folder.path(), &Environment::default())
+    };
+    let files = format!("{FILES}embedded: {{ dir: {root}/data }}\n");
+    let kafka = KAFKA.replace("state: { dir: /var/lib/dovetail/ad-attribution }\n", "");
+    let state_line = |base: &str| format!("state ({})", at_line(base));
+    let data_line = format!("data ({})", at_line(FILES));
+    for (base, store, told) in [
+        (&kafka, "state/checkpoints", ["lies in `state.dir`", &state_line(&kafka)]),
+        (&kafka, "state", ["lies in `state.dir`", &state_line(&kafka)]),
+        (&kafka, "link/checkpoints", ["lies in `state.dir`", &state_line(&kafka)]),
+        (&kafka, "./other/..", ["`state.dir`", "lies in"]),
+        (&files, "state/checkpoints", ["lies in `state.dir`", &state_line(&files)]),
+        (&files, "data/checkpoints", ["lies in `embedded.dir`", &data_line]),
+    ] {
+        let problems = load(base, store).expect_err(store);
+        assert_says(&problems.render(), &told);
+        let places: Vec<_> = problems.problems.iter().map(|problem| &problem.path).collect();
+        assert_eq!(places, ["checkpoint.store"], "{}", problems.render());
+    }
+    load(&kafka, "state-checkpoints").unwrap();
+    load(&files, "checkpoints").unwrap();
+}
+
+/// What comes behind a text is at that line.
+fn at_line(text: &str) -> String {
+    format!("line {}", text.lines().count() + 1)
+}
+
+#[test]
 fn a_followed_file_is_nobody_elses() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);

@@ -1,4 +1,5 @@
-//! Files that are written must be nobody else's: not read here, not written twice.
+//! Files that are written must be nobody else's: not read here, not written twice. The folders of
+//! a pipeline do not lie in each other where one outlives the other.
 //!
 //! Compares what paths lead to, not how they are written: links and `..` are followed, and two
 //! names of one file are one file. Makes and changes nothing.
@@ -26,11 +27,15 @@ struct Taken {
 /// Adds every followed file that something else needs, or that cannot be written as a file.
 /// `pipeline_file` is where the configuration was read.
 pub(super) fn check(reader: &mut Reader, config: &Config, pipeline_file: &Path) {
-    let LogConfig::Embedded(embedded) = &config.log else {
-        return;
-    };
-    let directories = [("embedded.dir", &embedded.dir), ("state.dir", &config.state_dir)];
-    let directories = directories.map(|(key, dir)| (key, Place::of(dir)));
+    let mut directories = vec![("state.dir", Place::of(&config.state_dir))];
+    if let LogConfig::Embedded(embedded) = &config.log {
+        directories.push(("embedded.dir", Place::of(&embedded.dir)));
+    }
+    if let Some(checkpoint) = &config.checkpoint {
+        let store = Place::of(&checkpoint.store);
+        check_store(reader, &store, &directories);
+        directories.push(("checkpoint.store", store));
+    }
     let mut taken = taken_files(config, pipeline_file);
     for (path, follow) in follows(config) {
         let place = Place::of(follow);
@@ -47,6 +52,22 @@ pub(super) fn check(reader: &mut Reader, config: &Config, pipeline_file: &Path) 
             reader.problem_at(&path, message, "name a file outside of it");
         }
         taken.push(Taken { place, by: format!("the file of `{path}` already") });
+    }
+}
+
+/// Checkpoints are there for when the other folders are lost, moved aside or removed.
+fn check_store(reader: &mut Reader, store: &Place, directories: &[(&str, Place)]) {
+    let path = "checkpoint.store";
+    for (key, directory) in directories.iter().filter(|(_, dir)| store.crosses(dir)) {
+        let (store, directory) = (&store.path, &directory.path);
+        let place = reader.where_is(key);
+        let message = if store.starts_with(directory) {
+            format!("{} lies in `{key}` {} ({place})", store.display(), directory.display())
+        } else {
+            format!("`{key}` {} ({place}) lies in {}", directory.display(), store.display())
+        };
+        let message = format!("{message}: what is lost of one is lost of both");
+        reader.problem_at(path, message, "name a folder outside of it, best on another disk");
     }
 }
 
