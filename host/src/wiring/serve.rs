@@ -19,7 +19,9 @@ use dovetail_runtime::{
     telemetry,
     watch::WatchOptions,
 };
-use dovetail_state::{Claim, MemoryBudget, StateDirectory, identity as kept_identity};
+use dovetail_state::{
+    Claim, DirectoryError, MemoryBudget, StateDirectory, identity as kept_identity,
+};
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use super::{
@@ -67,7 +69,10 @@ pub fn run(surveyed: Surveyed, termination: &Termination) -> Result<Ended, Failu
     let directory = open_state(config, &ground.cluster_id, identity.lanes)?;
     keep_identity(&directory, committed.as_ref());
     let lanes = lane_setups(config, backend.as_mut(), &identity, &fit, &directory)?;
-    let token = directory.admin_token().map_err(|error| Failure::internal(error.to_string()))?;
+    let token = directory.admin_token().map_err(|error| match error {
+        DirectoryError::Io { .. } => Failure::internal(error.to_string()),
+        error => Failure::configuration(error.to_string()),
+    })?;
     let digest = revision.digest().to_owned();
     // Before the first instance is made: what is measured from here on is recorded.
     let metrics = super::admin::record_metrics()?;

@@ -93,6 +93,16 @@ pub enum DirectoryError {
         /// What is there.
         found: String,
     },
+    /// The file with the admin token holds none.
+    #[error("{file}: expected {expected}, found {found}: remove it, and a new one is made")]
+    Token {
+        /// The file.
+        file: PathBuf,
+        /// What should be there.
+        expected: String,
+        /// What is there; the token itself is told nobody.
+        found: String,
+    },
     /// The file system failed.
     #[error("{path}: {what}: {source}")]
     Io {
@@ -206,7 +216,7 @@ impl StateDirectory {
     ///
     /// # Errors
     ///
-    /// When the file system fails.
+    /// When the file holds something else, and when the file system fails.
     pub fn admin_token(&self) -> Result<String, DirectoryError> {
         token::read_or_make(&self.0.path)
     }

@@ -35,8 +35,12 @@ fn told(pipeline: &str, cluster: &str) -> String {
 /// Returns an error when the directory is another pipeline's, or holds something else.
 pub(super) fn check_not_foreign(dir: &Path, claim: &Claim) -> Result<(), DirectoryError> {
     let file = dir.join(FILE);
-    let text = match fs::read_to_string(&file) {
-        Ok(text) => text,
+    let text = match fs::read(&file) {
+        Ok(bytes) => String::from_utf8(bytes).map_err(|error| DirectoryError::Damaged {
+            file: file.clone(),
+            expected: "text in UTF-8",
+            found: String::from_utf8_lossy(error.as_bytes()).into_owned(),
+        })?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return check_empty(dir),
         Err(error) => return Err(io_error(&file, "reading whose state this is")(error)),
     };

@@ -12,16 +12,19 @@ use super::{DirectoryError, io_error, write_whole};
 const FILE: &str = "admin-token";
 const OWNER_ONLY: u32 = 0o600;
 const RANDOM_BYTES: usize = 32;
+/// A shorter one could be guessed: it is what a broken file has left of one.
+const CHARACTERS_MIN: usize = 32;
 
 /// Returns the token, making it when there is none; takes rights away that others have on it.
 pub(super) fn read_or_make(dir: &Path) -> Result<String, DirectoryError> {
     let file = dir.join(FILE);
-    match fs::read_to_string(&file) {
+    match fs::read(&file) {
         // An empty file would allow everyone everything.
-        Ok(text) if !text.trim().is_empty() => {
+        Ok(bytes) if !bytes.trim_ascii().is_empty() => {
+            let token = checked(&file, bytes.trim_ascii())?;
             fs::set_permissions(&file, Permissions::from_mode(OWNER_ONLY))
                 .map_err(io_error(&file, "making the admin token private"))?;
-            return Ok(text.trim().to_owned());
+            return Ok(token);
         }
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             return Err(io_error(&file, "reading the admin token")(error));
@@ -32,6 +35,19 @@ pub(super) fn read_or_make(dir: &Path) -> Result<String, DirectoryError> {
     write_whole(&file, OWNER_ONLY, &format!("{token}\n"))
         .map_err(io_error(&file, "writing the admin token"))?;
     Ok(token)
+}
+
+/// Returns what a header can carry and nobody guesses.
+fn checked(file: &Path, token: &[u8]) -> Result<String, DirectoryError> {
+    let strange = token.iter().filter(|byte| !byte.is_ascii_graphic()).count();
+    if strange == 0 && token.len() >= CHARACTERS_MIN {
+        return Ok(token.iter().map(|byte| char::from(*byte)).collect());
+    }
+    Err(DirectoryError::Token {
+        file: file.to_owned(),
+        expected: format!("at least {CHARACTERS_MIN} printable ASCII characters"),
+        found: format!("{} bytes, {strange} of them no such characters", token.len()),
+    })
 }
 
 fn random_token() -> Result<String, DirectoryError> {

@@ -80,6 +80,9 @@ fn a_directory_of_another_format_names_both_formats() {
     assert_says(&refusal(dir.path(), &claim()), &["has format 2", "reads format 1"]);
     fs::write(&file, "nonsense\n").unwrap();
     assert_says(&refusal(dir.path(), &claim()), &["expected a line", "found \"nonsense\""]);
+    fs::write(&file, b"dovetail state, format 1\npipeline: \xff\n").unwrap();
+    let told = refusal(dir.path(), &claim());
+    assert_says(&told, &[file.to_str().unwrap(), "expected text in UTF-8", "remove the state"]);
 }
 
 #[test]
@@ -97,6 +100,24 @@ fn the_admin_token_is_private_and_stays_the_same() {
     fs::write(&file, "").unwrap();
     let other = directory.admin_token().unwrap();
     assert!(other.len() == 64 && other != token, "an empty token is replaced");
+}
+
+#[test]
+fn an_admin_token_that_is_cut_or_no_text_is_refused_with_its_path_and_the_way_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let directory = open_directory(dir.path());
+    let token = directory.admin_token().unwrap();
+    let file = dir.path().join("admin-token");
+    let strange = [&[0xff, 0xfe], token.as_bytes()].concat();
+    let broken = [&token.as_bytes()[..32], b"\n", token.as_bytes()].concat();
+    for damaged in [&token.as_bytes()[..1], &token.as_bytes()[..31], &strange, &broken[..]] {
+        fs::write(&file, damaged).unwrap();
+        let told = directory.admin_token().unwrap_err().to_string();
+        assert_says(&told, &[file.to_str().unwrap(), "at least 32", "remove it, and a new one"]);
+        assert!(!told.contains(&token[..31]), "{told}");
+    }
+    fs::remove_file(&file).unwrap();
+    assert_eq!(directory.admin_token().unwrap().len(), 64);
 }
 
 fn written(path: &Path) -> PathBuf {
