@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use dovetail_sdk::{
     Context, Counter, EventTimeBuffer, Header, HeaderNames, Histogram, Input, Message, Output,
-    Plugin, Record, Result, Setup, Timer, TimerDomain, ValueState, fail,
+    Plugin, Record, Result, Setup, Timer, ValueState, fail,
     json::Kept,
     result::{Shape, Side, Template},
 };
@@ -35,8 +35,10 @@ const PAYMENT: usize = 1;
 const DECIDE: u64 = 0;
 const FORGET: u64 = 1;
 const GIVE_UP: u64 = 2;
+/// Only a continuation has it: the order is decided, so every payment goes.
+const RELEASE: u64 = 3;
 
-/// Payments given up in one call; more go on in the next (`continue`).
+/// Payments released in one call; more go on in the next (`continue`).
 const STEP: u32 = 500;
 
 /// The plugin.
@@ -147,7 +149,8 @@ impl Plugin for OrderPayment {
 
     fn on_timer(&mut self, timer: Timer, context: &mut Context<'_>) -> Result {
         match timer.tag {
-            GIVE_UP => self.give_up(timer, context),
+            GIVE_UP => self.release(timer.time, GIVE_UP, context),
+            RELEASE => self.release(i64::MAX, RELEASE, context),
             FORGET => {
                 self.decision.remove(context);
                 Ok(())
@@ -175,12 +178,12 @@ impl OrderPayment {
         let has_payments = !self.payments.is_empty(context)?;
         if has_payments && self.pay_from_kept(&half, time, context)? {
             self.decided(deadline, context)?;
-            return self.release(i64::MAX, context);
+            return self.release(i64::MAX, RELEASE, context);
         }
         if deadline <= context.watermark() {
             self.emit_unpaid(&half, time, context);
             self.decided(deadline.saturating_add(self.before), context)?;
-            return if has_payments { self.release(i64::MAX, context) } else { Ok(()) };
+            return if has_payments { self.release(i64::MAX, RELEASE, context) } else { Ok(()) };
         }
         let fields = self.template.fields(ORDER).keep(&fields);
         context.timers().register_event_time(deadline, DECIDE);
@@ -280,25 +283,14 @@ impl OrderPayment {
         self.decided(until, context)
     }
 
-    /// Gives up payments whose order can no longer come.
-    fn give_up(&mut self, timer: Timer, context: &mut Context<'_>) -> Result {
-        let up_to = match timer.domain {
-            // Going on with all payments of an order that is decided.
-            TimerDomain::Continue if self.decision.get(context)?.is_some() => i64::MAX,
-            TimerDomain::Event | TimerDomain::Processing | TimerDomain::Continue => timer.time,
-        };
-        self.release(up_to, context)
-    }
-
     /// Sends a step of the payments with a deadline up to `up_to` where payments without an order
-    /// go.
-    fn release(&mut self, up_to: i64, context: &mut Context<'_>) -> Result {
-        let (mut items, mut has_more) = self.payments.page(context, .., STEP)?;
+    /// go; goes on with `tag`. An order's result may have filled this call before the first.
+    fn release(&mut self, up_to: i64, tag: u64, context: &mut Context<'_>) -> Result {
+        let (mut items, has_more) = self.payments.page(context, .., STEP)?;
         items.retain(|(_, payment)| payment.deadline <= up_to);
-        let mut done = Vec::with_capacity(items.len());
+        let (count, mut done) = (items.len(), Vec::with_capacity(items.len()));
         for (slot, payment) in items {
             if context.is_step_full() {
-                has_more = true;
                 break;
             }
             done.push(slot);
@@ -312,8 +304,8 @@ impl OrderPayment {
                 WithoutOrder::Drop => self.dropped_payments.increment(context),
             }
         }
-        if !done.is_empty() && has_more {
-            context.timers().continue_with(GIVE_UP);
+        if done.len() < count || (has_more && count > 0) {
+            context.timers().continue_with(tag);
         }
         self.payments.remove_all(context, done)
     }

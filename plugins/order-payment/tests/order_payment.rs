@@ -233,3 +233,24 @@ fn large_payments_whose_order_never_comes_are_given_up_in_steps() {
     assert!(join.dead_letters().is_empty());
     assert_eq!(join.rows(), 0);
 }
+
+#[test]
+fn payments_that_a_large_result_leaves_over_are_late_at_once() {
+    // As large as a topic takes, which fills a step.
+    let id = "x".repeat((1 << 20) - result("", "5000").len());
+    // The order is decided for a while longer, or over already.
+    for watermark in [0, 14_000] {
+        let mut join = join();
+        for paid in 5_000..5_004 {
+            payment(&mut join, "", paid);
+        }
+        join.watermark(watermark);
+        let order = format!(r#"{{"order_id":"{id}","amount":5.00}}"#);
+        join.record("order").key("").time(3_000).value(&order);
+        assert!(join.dead_letters().is_empty(), "{watermark}");
+        assert_eq!(join.values("main"), [result(&id, "5000")], "{watermark}");
+        assert_eq!(join.take("late").len(), 3, "{watermark}");
+        join.end();
+        assert_eq!(join.rows(), 0, "{watermark}");
+    }
+}
