@@ -28,6 +28,9 @@ const SIDES: [&str; 2] = ["left", "right"];
 /// What a result can say beside its sides.
 const WORDS: [&str; 3] = ["status", "class", "version"];
 
+/// Records of a side whose timer is looked at in one call; more go on in the next (`continue`).
+const STEP: u32 = 500;
+
 /// The plugin.
 #[derive(Debug)]
 pub struct DynamicRules {
@@ -158,10 +161,9 @@ impl Plugin for DynamicRules {
         // The tag is the event time of what it is about.
         let time = timer.tag.cast_signed();
         for side in 0..SIDES.len() {
-            for (slot, item) in self.waiting[side].range(context, time..=time)? {
-                if item.timer == timer.time {
-                    self.look_at(side, slot, item, context)?;
-                }
+            if !self.look_at_due(side, time, timer.time, context)? {
+                context.timers().continue_with(timer.tag);
+                return Ok(());
             }
         }
         Ok(())
@@ -256,6 +258,34 @@ impl DynamicRules {
         self.waiting[side].push(context, time, &item)?;
         context.timers().register_event_time(item.timer, time.cast_unsigned());
         Ok(())
+    }
+
+    /// Looks at a step of the records of a side and event time whose timer is at `due`; returns
+    /// whether none is left. One that was looked at is gone or has a later timer.
+    fn look_at_due(
+        &mut self,
+        side: usize,
+        time: i64,
+        due: i64,
+        context: &mut Context<'_>,
+    ) -> Result<bool> {
+        let mut after = None;
+        loop {
+            let (mut items, has_more) =
+                self.waiting[side].page_after(context, time..=time, after, STEP)?;
+            after = items.last().map(|(slot, _)| *slot);
+            items.retain(|(_, item)| item.timer == due);
+            let is_step = !items.is_empty();
+            for (slot, item) in items {
+                if context.is_step_full() {
+                    return Ok(false);
+                }
+                self.look_at(side, slot, item, context)?;
+            }
+            if is_step || !has_more {
+                return Ok(!has_more);
+            }
+        }
     }
 
     /// A timer is due: the record's time is over by the rule that it waits under now, or it goes on

@@ -122,3 +122,57 @@ fn options_that_do_not_go_together_are_refused() {
     let refused = Harness::<DynamicRules>::new(r#"{"class":"c","recheck":"5s"}"#).unwrap_err();
     assert!(refused.message().contains("`recheck` goes with `apply_to_waiting: true`"));
 }
+
+/// Lets `each` records of both sides wait under one key and time, and one rule.
+fn waiting(config: &str, each: usize, value: &str) -> Harness<DynamicRules> {
+    let mut harness = Harness::<DynamicRules>::new(config).expect("it opens");
+    harness.record("rules").value(r#"{"class":"c","version":1,"wait":"1s","agree":["id"]}"#);
+    for side in ["left", "right"] {
+        for id in 0..each {
+            let value = format!(r#"{{"id":"{side}{id}","class":"c","v":"{value}"}}"#);
+            harness.record(side).key("k").time(5).value(&value);
+        }
+    }
+    harness
+}
+
+#[test]
+fn large_records_of_one_key_and_time_that_wait_in_vain_are_told_in_steps() {
+    let large = "x".repeat(900_000);
+    let mut harness = waiting(r#"{"class":"class"}"#, 12, &large);
+    harness.commit();
+    harness.crash();
+    harness.watermark(1_005);
+    assert!(harness.dead_letters().is_empty());
+    assert_eq!(harness.take("unmatched").len(), 24, "one call may emit 8 MiB");
+    assert_eq!(harness.rows(), 2, "the rule, and how many there were");
+}
+
+#[test]
+fn many_records_of_one_key_and_time_that_wait_in_vain_are_told_in_steps() {
+    let mut harness = Harness::<DynamicRules>::new(r#"{"class":"class"}"#).expect("it opens");
+    harness.record("rules").value(r#"{"class":"c","wait":"1s"}"#);
+    for _ in 0..10_001 {
+        harness.record("left").key("k").time(5).value(r#"{"class":"c"}"#);
+    }
+    harness.watermark(1_005);
+    assert!(harness.dead_letters().is_empty(), "one call may emit 10,000 results");
+    assert_eq!(harness.take("unmatched").len(), 10_001);
+    assert_eq!(harness.rows(), 2, "the rule, and how many there were");
+}
+
+#[test]
+fn large_records_that_wait_take_a_longer_rule_and_then_a_shorter_one_in_steps() {
+    let config = r#"{"class":"class","apply_to_waiting":true,"recheck":"400ms"}"#;
+    let large = "x".repeat(900_000);
+    let mut harness = waiting(config, 24, &large);
+    harness.record("rules").value(r#"{"class":"c","version":2,"wait":"1m"}"#);
+    harness.watermark(1_005);
+    assert!(harness.dead_letters().is_empty(), "one call may write 32 MiB");
+    assert!(harness.take("unmatched").is_empty(), "the longer rule holds for what waits");
+    harness.record("rules").value(r#"{"class":"c","version":3,"wait":"1100ms"}"#);
+    harness.watermark(1_405);
+    assert!(harness.dead_letters().is_empty());
+    assert_eq!(harness.take("unmatched").len(), 48);
+    assert_eq!(harness.rows(), 2, "the rule, and how many there were");
+}
