@@ -144,6 +144,7 @@ pub struct Lane {
     /// When the open epoch got its first work.
     opened_at: Option<ProcessingTime>,
     wants_close: bool,
+    calls_made: u32,
     /// An acquired lane shows that it owns: its first epoch is committed even when empty.
     owes_ownership: bool,
     /// When the last epoch was committed, or the lane acquired.
@@ -212,6 +213,7 @@ impl Lane {
             counts: Counts::new(parts.options.inputs.len(), parts.options.outputs.len()),
             opened_at: None,
             wants_close: false,
+            calls_made: 0,
             owes_ownership: true,
             committed_at: now,
             epoch_length: parts.options.commit.every,
@@ -261,16 +263,16 @@ impl Lane {
     }
 
     fn proceed(&mut self, calls_max: u32, effects: &mut Effects) {
-        let mut calls = 0;
+        self.calls_made = 0;
         while self.offered.is_none() && !self.is_stopped {
             if self.is_epoch_over() {
                 self.close(effects);
                 return;
             }
-            if calls >= calls_max || !self.work(effects) {
+            if self.calls_made >= calls_max || !self.work(effects) {
                 return;
             }
-            calls += 1;
+            self.calls_made += 1;
         }
     }
 
@@ -306,6 +308,12 @@ impl Lane {
     #[must_use]
     pub fn wants(&self) -> &[bool] {
         &self.wants
+    }
+
+    /// Returns how many of the calls that the last [`Event::Proceed`] allowed were made.
+    #[must_use]
+    pub fn calls_made(&self) -> u32 {
+        self.calls_made
     }
 
     /// Returns whether an epoch is open with work in it, or offered.

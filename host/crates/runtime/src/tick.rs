@@ -66,7 +66,7 @@ pub struct LaneLoop {
     closes: bool,
     switch: Option<Box<PluginSwitch>>,
     last_commit: (i64, i64),
-    /// How many calls of the plugin a turn may make: fewer while they are slow.
+    /// How many calls of the plugin a turn may make: few until they are known to be fast.
     calls_per_turn: u32,
     /// Committed epochs that were not taken yet.
     pub committed: Vec<Committed>,
@@ -91,7 +91,7 @@ impl LaneLoop {
             closes: false,
             switch: None,
             last_commit: (0, 0),
-            calls_per_turn: CALLS_PER_TURN.1,
+            calls_per_turn: CALLS_PER_TURN.0,
             committed: Vec::new(),
         }
     }
@@ -177,11 +177,13 @@ pub fn tick(
         Ok(has_fetched) => has_fetched,
         Err(error) => return TickOutcome::Doubt(error),
     };
-    let proceed = Event::Proceed { calls_max: turning.calls_per_turn };
+    let calls_max = turning.calls_per_turn;
+    let proceed = Event::Proceed { calls_max };
     let begun = clock.read();
     let until = turning.lane.step(now, proceed, &mut turning.effects);
     let took = clock.read().saturating_sub(begun);
-    turning.calls_per_turn = calls_per_turn(turning.calls_per_turn, took);
+    let is_used_up = turning.lane.calls_made() >= calls_max;
+    turning.calls_per_turn = calls_per_turn(calls_max, is_used_up, took);
     if !turning.effects.is_empty() {
         return execute(turning, log, clock).unwrap_or(TickOutcome::Again);
     }
@@ -194,12 +196,13 @@ pub fn tick(
     TickOutcome::Idle { until: turning.due(now).into_iter().chain(until).min() }
 }
 
-/// Returns how many calls the next turn may make when one with so many took that long, ms.
-fn calls_per_turn(calls: u32, took: i64) -> u32 {
+/// Returns how many calls the next turn may make when one that might make `calls` took that long,
+/// ms. A turn that had fewer to make does not show that they are fast.
+fn calls_per_turn(calls: u32, is_used_up: bool, took: i64) -> u32 {
     let (min, max) = CALLS_PER_TURN;
     if took > TURN_MS {
         (calls / 2).max(min)
-    } else if 2 * took < TURN_MS {
+    } else if is_used_up && 2 * took < TURN_MS {
         (calls * 2).min(max)
     } else {
         calls
@@ -312,10 +315,15 @@ fn commit(
 mod tests {
     use super::*;
 
+    /// What the next turn may make after one for which so many calls wait that take so long, µs.
+    fn turned(calls: u32, waiting: u32, call_us: i64) -> u32 {
+        let made = calls.min(waiting);
+        calls_per_turn(calls, made == calls, i64::from(made) * call_us / 1_000)
+    }
+
     /// What turns settle at when each call takes that long, µs.
     fn settled(call_us: i64) -> u32 {
-        let turn = |calls: u32, _| calls_per_turn(calls, i64::from(calls) * call_us / 1_000);
-        (0..20).fold(CALLS_PER_TURN.1, turn)
+        (0..20).fold(CALLS_PER_TURN.1, |calls, _| turned(calls, u32::MAX, call_us))
     }
 
     #[test]
@@ -325,5 +333,18 @@ mod tests {
         let calls = i64::from(settled(100));
         assert!((20..=50).contains(&calls), "{calls} calls of 0.1 ms");
         assert_eq!(settled(20_000), 10);
+    }
+
+    #[test]
+    fn idle_turns_between_slow_ones_allow_no_more_calls() {
+        let mut calls = settled(20_000);
+        for _ in 0..20 {
+            for waiting in [0, 0, 9, 0] {
+                calls = turned(calls, waiting, 0);
+            }
+            assert_eq!(calls, 10, "a burst of slow calls comes next");
+            calls = turned(calls, 1_000, 20_000);
+        }
+        assert_eq!(turned(calls, 1_000, 0), 20, "a turn that was full shows that they are fast");
     }
 }
