@@ -102,6 +102,18 @@ fn steps(context: &mut Context) -> Result<(), ContextError> {
 }
 
 #[test]
+fn a_lane_says_how_many_of_the_allowed_calls_it_made() {
+    let mut harness = Harness::new(steps);
+    harness.add(0, Some("k"), Some(1), "first");
+    harness.at_end(0);
+    harness.at_end(1);
+    for (calls_max, made) in [(2, 2), (0, 0), (10, 1), (10, 0)] {
+        harness.step(crate::lane::Event::Proceed { calls_max });
+        assert_eq!(harness.lane().calls_made(), made, "of {calls_max}");
+    }
+}
+
+#[test]
 fn a_continuation_runs_before_the_next_record_and_across_an_epoch_and_a_crash() {
     for max_records in [u32::MAX, 1] {
         let mut harness = Harness::with_options(steps, |options| {
