@@ -13,7 +13,12 @@ const FILTER_VARIABLE: &str = "DOVETAIL_LOG";
 pub fn start() {
     let filter =
         EnvFilter::try_from_env(FILTER_VARIABLE).unwrap_or_else(|_unset| EnvFilter::new("info"));
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    // A line that cannot be written would be told on the same broken stream, which panics: a full
+    // disk under the log, or a reader that went away, must not end the pipeline.
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .log_internal_errors(false);
     let is_terminal = io::stderr().is_terminal();
     let started = if is_terminal {
         builder.with_target(false).with_ansi(use_color(true)).try_init()

@@ -52,6 +52,22 @@ fn quickstart_shows_results_a_timeout_a_late_record_and_a_dead_letter() {
 }
 
 #[test]
+fn a_log_that_cannot_be_written_ends_no_pipeline() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("data")).unwrap();
+    for file in ["dedupe.yaml", "data/payments.ndjson"] {
+        fs::copy(top().join("examples/joins").join(file), folder.path().join(file)).unwrap();
+    }
+    let mut build = Command::new("dovetail");
+    build.arg("build").arg(top().join("plugins/dedupe")).args(["--out", "dedupe.wasm"]);
+    run(build.current_dir(folder.path()));
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut host = Command::new("dovetail");
+    let said = run(host.args(["run", "dedupe.yaml"]).current_dir(folder.path()).stderr(full));
+    assert!(said.contains("finished: 4 records read, 3 to main, 1 to duplicates"), "{said}");
+}
+
+#[test]
 fn every_join_runs_on_the_same_few_records() {
     let said = run(&mut Command::new(top().join("examples/joins/run")));
     let expected = [

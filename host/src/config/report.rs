@@ -1,9 +1,10 @@
 //! What is wrong with a configuration, and how it is shown.
 //!
 //! Knows nothing of what keys mean. Keeps: a message says what was expected, what was found, where,
-//! and what to do; values that came from the environment are not shown.
+//! and what to do; values that came from the environment are not shown, nor is what a line of the
+//! file holds under a name that secrets have.
 
-use std::fmt::Write as _;
+use std::{borrow::Cow, fmt::Write as _};
 
 use super::node::{Origin, Place};
 
@@ -79,7 +80,8 @@ pub fn render(problem: &Problem, severity: &str, file: &str, text: &str) -> Stri
             let number = place.line.to_string();
             let gutter = " ".repeat(number.len());
             let source = text.lines().nth(place.line - 1).unwrap_or_default();
-            let Excerpt { shown: source, indent, carets } = excerpt(source, place);
+            let (source, shown_place) = without_secrets(source, &problem.path, place);
+            let Excerpt { shown: source, indent, carets } = excerpt(&source, &shown_place);
             lines.push_str(&format!(
                 "{gutter}--> {file}:{number}:{column}\n{gutter} |\n{number} | {source}\n{gutter} | {indent}{carets}\n",
                 column = place.column,
@@ -93,6 +95,47 @@ pub fn render(problem: &Problem, severity: &str, file: &str, text: &str) -> Stri
         lines.push_str(&format!("  = {help}\n"));
     }
     lines
+}
+
+/// What stands in place of a secret.
+const MASK: &str = "***";
+
+/// Parts of the names of keys that hold secrets, librdkafka's among them.
+const SECRET_PARTS: [&str; 7] =
+    ["password", "passwd", "passphrase", "secret", "token", "jaas", "key.pem"];
+
+/// Returns whether a key may hold a secret, also where its name is mistyped.
+fn names_secret(key: &str) -> bool {
+    let key = key.to_lowercase();
+    SECRET_PARTS.iter().any(|part| key.contains(part))
+        || nearest(&key, ["password", "secret"]).is_some()
+}
+
+/// Returns a line of the file as it may be shown, and a place in it: what follows the first key that
+/// may hold a secret is masked, and so is all of a line that belongs to such a key.
+fn without_secrets<'l>(line: &'l str, path: &str, place: &Place) -> (Cow<'l, str>, Place) {
+    let is_word = |letter: char| letter.is_alphanumeric() || "._-".contains(letter);
+    let mut colons = line.match_indices(':').map(|(at, _)| at);
+    let key_end = colons.find(|at| {
+        let before = line[..*at].trim_end_matches(['"', '\'', ' ']);
+        let key = before.rsplit(|letter| !is_word(letter)).next().unwrap_or_default();
+        names_secret(key)
+    });
+    let from = match key_end {
+        Some(at) if line[at + 1..].trim().is_empty() => return (line.into(), place.clone()),
+        Some(at) => line.len() - line[at + 1..].trim_start().len(),
+        None if path.rsplit('.').next().is_some_and(names_secret) => {
+            line.len() - line.trim_start().len()
+        }
+        None => return (line.into(), place.clone()),
+    };
+    let kept = line.get(..from).unwrap_or_default();
+    let from = kept.chars().count();
+    let mut place = place.clone();
+    if place.column > from {
+        (place.column, place.width) = (from + 1, MASK.len());
+    }
+    (format!("{kept}{MASK}").into(), place)
 }
 
 /// The part of a line that is shown, and what stands under it.
@@ -151,6 +194,28 @@ pub fn one_of(words: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_may_be_a_secret_is_not_shown() {
+        for (line, path, column) in [
+            ("    password: S3cr3t", "kafka.security.sasl.password", 15),
+            ("    pasword: S3cr3t", "kafka.security.sasl.pasword", 5),
+            ("  sasl: { username: u, \"password\" : 'S3cr3t', x: S3cr3t }", "kafka.x", 3),
+            ("  sasl.jaas.config:S3cr3t", "kafka.librdkafka", 3),
+            ("      S3cr3t", "kafka.security.sasl.password", 7),
+            ("password:", "kafka.security.sasl.password", 1),
+        ] {
+            let place = Place { origin: Origin::File, line: 1, column, width: 6 };
+            let said = render(&Problem::new(path, place, "it is".to_owned()), "error", "f", line);
+            assert!(!said.contains("S3cr3t"), "{said}");
+            assert!(said.contains(MASK) || line.ends_with(':'), "{said}");
+            assert!(said.contains('^'), "{said}");
+        }
+        let place = Place { origin: Origin::File, line: 1, column: 9, width: 6 };
+        let problem = Problem::new("inputs.orders.topic", place, "it is".to_owned());
+        let said = render(&problem, "error", "f", "  topic: orders");
+        assert!(said.contains("topic: orders"), "{said}");
+    }
 
     #[test]
     fn of_a_long_line_the_part_around_the_place_is_shown() {

@@ -117,7 +117,8 @@ pub(crate) struct StateStep {
 /// `foreign` are keys of a case that another reader of the same form understands.
 pub(crate) fn parse(path: &Path, text: &str, foreign: &[&str]) -> Result<Vec<Case>, Vec<Problem>> {
     let tree = yaml::parse(text).map_err(|problem| vec![problem])?;
-    let mut reader = Reader { problems: Vec::new(), base: BASE_DEFAULT, foreign };
+    let mut reader =
+        Reader { problems: Vec::new(), base: BASE_DEFAULT, ended: Vec::new(), foreign };
     let folder = path.parent().unwrap_or(Path::new("."));
     let cases = match &tree.value {
         Value::List(items) => items.iter().map(|item| reader.case(item, folder)).collect(),
@@ -169,6 +170,8 @@ fn names_of<T>(pairs: &[(String, T)]) -> Vec<&str> {
 struct Reader<'a> {
     problems: Vec<Problem>,
     base: i64,
+    /// The inputs that have ended in the case at hand.
+    ended: Vec<String>,
     foreign: &'a [&'a str],
 }
 
@@ -181,6 +184,7 @@ impl Reader<'_> {
         let keys = ["name", "pipeline", "base", "partitions", "steps"];
         self.only(node, &keys.iter().chain(self.foreign).copied().collect::<Vec<_>>());
         self.base = BASE_DEFAULT;
+        self.ended.clear();
         if let Some(base) = node.get("base") {
             match units::date_ms(&text_of(base)) {
                 Ok(base) => self.base = base,
@@ -231,7 +235,11 @@ impl Reader<'_> {
             "in" => self.record(node, &text_of(value))?,
             "watermark" => Action::Watermark(self.named(value, Self::time)),
             "clock" => Action::Clock(self.duration(value)?),
-            "ended" => Action::Ended(self.names(value)),
+            "ended" => {
+                let ended = self.names(value);
+                self.ended.extend_from_slice(&ended);
+                Action::Ended(ended)
+            }
             "crash" => Action::Crash,
             "expect" => Action::Expect(self.named(value, |_, node| match node.to_json() {
                 Json::Array(records) => Some(records),
@@ -249,6 +257,9 @@ impl Reader<'_> {
     }
 
     fn record(&mut self, node: &Node, input: &str) -> Option<Action> {
+        if self.ended.iter().any(|ended| ended == input) {
+            self.problem(&node.place, format!("`{input}` has ended: no record of it can come"));
+        }
         let partition = match node.get("partition") {
             Some(partition) => self.in_range(partition, 0, PARTITIONS_MAX - 1)?,
             None => 0,
@@ -278,9 +289,10 @@ impl Reader<'_> {
             None => None,
         };
         let is_tombstone = node.get("tombstone").is_some_and(|node| text_of(node) == "true");
-        let value = node.get("value").filter(|_| !is_tombstone);
-        if value.is_none() && !is_tombstone {
-            self.problem(&node.place, "a record needs a `value`, `tombstone: true` or `raw`");
+        let value = node.get("value");
+        if value.is_some() == is_tombstone {
+            let one = "a record needs one of `value`, `tombstone: true` and `raw`";
+            self.problem(&node.place, one);
         }
         Some(Action::Record(RecordStep {
             input: input.to_owned(),
@@ -463,6 +475,19 @@ mod tests {
         assert_eq!(parsed(text, &["sim"]).unwrap().len(), 1);
         let near = "name: n\nstep: []\n";
         assert!(parsed(near, &[]).unwrap_err()[0].ends_with("; did you mean `steps`?"));
+    }
+
+    #[test]
+    fn an_ended_input_has_no_records_and_a_tombstone_no_value() {
+        let steps = |steps: &str| parsed(&format!("name: n\nsteps:\n{steps}"), &[]);
+        let ended = "  - ended: [a]\n  - { in: b, value: 1 }\n  - { in: a, value: 1 }\n";
+        let said = "5: `a` has ended: no record of it can come";
+        assert_eq!(steps(ended).unwrap_err(), [said]);
+        let said = "3: a record needs one of `value`, `tombstone: true` and `raw`";
+        for both in ["value: 1, tombstone: true", "key: k"] {
+            assert_eq!(steps(&format!("  - {{ in: a, {both} }}\n")).unwrap_err(), [said]);
+        }
+        assert!(steps("  - { in: a, tombstone: true }\n").is_ok());
     }
 
     #[test]
