@@ -299,6 +299,9 @@ plugin:",
     for option in ["late", "null_key", "out_of_orderness", "idle_after", "max_future_skew"] {
         assert_says(&said, &[&format!("`{option}` is for keyed inputs")]);
     }
+    let rules = "  rules: { topic: rules, broadcast: true, start: latest }\nplugin:";
+    let said = refusal(&KAFKA.replacen("plugin:", rules, 1));
+    assert_says(&said, &["inputs.rules.start: lanes begin at different moments"]);
     let said = refusal(&FILES.replace("    key:", "    broadcast: true\n    key:"));
     assert_says(&said, &["every input is `broadcast: true`", "at least one input without it"]);
 }

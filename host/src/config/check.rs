@@ -65,6 +65,14 @@ fn check_inputs(reader: &mut Reader, config: &Config) {
                 "outputs: { late: { topic: … } }, or `late: process` or `late: drop`",
             );
         }
+        if input.is_broadcast && input.start == Start::Latest {
+            reader.problem_at(
+                &format!("inputs.{}.start", input.name),
+                "lanes begin at different moments, and would not know the same of a broadcast input \
+                 that each starts at its end",
+                "say `start: earliest`: every lane reads all of it",
+            );
+        }
         if input.bootstrap && input.start == Start::Latest {
             reader.problem_at(
                 &format!("inputs.{}.bootstrap", input.name),

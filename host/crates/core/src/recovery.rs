@@ -121,7 +121,10 @@ impl Facts {
             let metadata = offset.as_ref().map(|offset| offset.metadata.parse::<CommitMetadata>());
             matches!(metadata, Some(Ok(metadata)) if name_of(&metadata) == base)
         };
-        let is_confirmed = !self.is_journal_short && self.committed.iter().all(confirms);
+        // Where the offsets were not asked for they confirm nothing.
+        let is_confirmed = !self.is_journal_short
+            && !self.committed.is_empty()
+            && self.committed.iter().all(confirms);
         self.journal.is_empty() && !is_confirmed
     }
 

@@ -149,6 +149,7 @@ fn prepare(
     let beginning = journal::beginning(log, lane)?;
     let Ground { expiry, .. } = ground(beginning, known, &candidates, pipeline, lane)?;
     let mut store = parts.stores.open(&expiry)?;
+    let mut is_restored = false;
     loop {
         // Without the offsets, which an open transaction of a dead process may keep unknown.
         let stored = stored_head(store.as_mut())?;
@@ -168,9 +169,17 @@ fn prepare(
                 drop(store);
                 let (stores, expiry) = (parts.stores.as_mut(), &expiry);
                 store = restore(stores, expiry, &mut candidates, &mut || progress(Epoch::GENESIS))?;
+                is_restored = true;
             }
             Plan::PassOver { found } => candidates.pass_over(&found),
             Plan::AwaitCheckpoints { found } => return Err(await_checkpoints(&found, &candidates)),
+            // Whoever owns the lane has gone on meanwhile, and trimmed the journal behind newer
+            // checkpoints than the one that was restored.
+            Plan::RebuildStore { .. } if is_restored => {
+                store.clear()?;
+                candidates = Candidates::look(pipeline.checkpoints.as_ref(), lane);
+                is_restored = false;
+            }
             Plan::Genesis | Plan::RebuildStore { .. } | Plan::Halt(_) => {
                 return Ok(Prepared { store, expiry: Some(expiry), replayed: 0 });
             }

@@ -239,7 +239,8 @@ impl Scan {
             // Each record holds its predecessor's hash: a chain that begins alike is the same.
             if again.first != self.facts.first || again.broken.is_some() {
                 let what = format!("epoch {} read differently later", epoch.record.epoch.0);
-                failure = Some(ReplayError::Log(LogError::Corrupt(what)));
+                // Unless an owner trims it meanwhile: then the next look tells.
+                failure = Some(ReplayError::Log(LogError::Doubt(what)));
                 return ControlFlow::Break(());
             }
             match apply(store, epoch, next) {

@@ -192,7 +192,10 @@ pub fn propose(patient: &mut Patient<'_>, request: &Request) -> Result<Proposal,
     if let (Some(manifest), Some(setup)) = (&checkpoint, patient.checkpoints) {
         verify(setup.store.as_ref(), manifest)?;
     }
-    let moves = moves(patient.sources, &resolution, &committed, &seen, checkpoint.as_ref())?;
+    let is_new = resolution.state == StateFate::Emptied;
+    let beginnings = if is_new { patient.log.start_positions()? } else { Vec::new() };
+    let known = (&committed[..], &beginnings[..]);
+    let moves = moves(patient.sources, &resolution, known, &seen, checkpoint.as_ref())?;
     Ok(Proposal { halt, resolution, moves, checkpoint, last: seen.last })
 }
 
@@ -236,7 +239,7 @@ fn halted(
 fn moves(
     sources: &[Source],
     resolution: &Resolution,
-    committed: &[Option<CommittedOffset>],
+    (committed, beginnings): (&[Option<CommittedOffset>], &[i64]),
     seen: &Seen,
     checkpoint: Option<&Manifest>,
 ) -> Result<Vec<Move>, ResolveError> {
@@ -251,6 +254,9 @@ fn moves(
         let journaled = of(journal, *source);
         let position = match resolution.positions {
             Trusted::Journal => journaled,
+            // Broadcast inputs have no offsets: only the journal knows, and with emptied state they
+            // are read anew.
+            Trusted::Offsets if at >= committed.len() => journaled.or(beginnings.get(at).copied()),
             Trusted::Offsets => offset,
             Trusted::Checkpoint => of(restored, *source),
         };

@@ -21,7 +21,7 @@ use dovetail_core::{
     checkpoint::Frozen,
     state::{
         Clocks, ExpiryTable, StateSize, StateStore, StoreError, StoreReads, Visit,
-        row::STATE_PREFIX,
+        row::{BROADCAST_PREFIX, STATE_PREFIX},
     },
     time::ProcessingTime,
 };
@@ -389,7 +389,7 @@ fn is_own(row: &[u8]) -> bool {
 
 /// Returns whether a row may be read by its key: timers are only scanned.
 fn is_cached(row: &[u8]) -> bool {
-    row.first() == Some(&STATE_PREFIX)
+    matches!(row.first(), Some(&STATE_PREFIX | &BROADCAST_PREFIX))
 }
 
 fn cleared_path(path: &Path) -> PathBuf {

@@ -112,7 +112,8 @@ impl Lane {
                 timer.tag
             );
             let record = timer_record(&current);
-            self.timer_dead_letter(&current, &record, Reason::TimerLoop, &message, 0, effects);
+            self.timer_dead_letter(&current, &record, Reason::TimerLoop, &message, 0);
+            self.watch_flood(Reason::TimerLoop, &message, effects);
             return;
         }
         self.call(current, effects);
@@ -137,7 +138,8 @@ impl Lane {
             let message = format!("a call continued more than {max} times: it never ends");
             self.loop_watch.end_continuation();
             let record = timer_record(&current);
-            self.timer_dead_letter(&current, &record, Reason::TimerLoop, &message, 0, effects);
+            self.timer_dead_letter(&current, &record, Reason::TimerLoop, &message, 0);
+            self.watch_flood(Reason::TimerLoop, &message, effects);
             return;
         }
         self.counts.continuations += 1;
@@ -156,14 +158,13 @@ impl Lane {
         reason: Reason,
         message: &str,
         attempt: u32,
-        effects: &mut Effects,
     ) {
         let count = self.counts.timer_dead_letters.iter_mut().find(|(known, _)| *known == reason);
         match count {
             Some((_, count)) => *count += 1,
             None => self.counts.timer_dead_letters.push((reason, 1)),
         }
-        self.push_dead_letter(record, current, None, reason, message, attempt, effects);
+        self.push_dead_letter(record, current, None, reason, message, attempt);
     }
 
     pub(super) fn stop(&mut self, cause: StopCause, effects: &mut Effects) {

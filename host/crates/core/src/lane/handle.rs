@@ -172,8 +172,14 @@ impl Lane {
             self.give_up(&current, &failure, attempt, effects);
             return;
         }
-        for refused in self.context_mut().take_refused() {
-            self.keep_refused(&current, &refused, attempt, effects);
+        let refused = self.context_mut().take_refused();
+        for result in &refused {
+            self.keep_refused(&current, result, attempt);
+        }
+        // However many one call has refused, a flood is about calls: else a single timer could stop
+        // the pipeline, and again after each restart.
+        if let Some(first) = refused.first() {
+            self.watch_flood(Reason::OutputRefused, &first.message, effects);
         }
         if let Some(tag) = self.context_mut().take_continuation()
             && let Some(key) = current.key
@@ -201,17 +207,11 @@ impl Lane {
     }
 
     /// Keeps a result that its topic would refuse: whole, and by itself.
-    fn keep_refused(
-        &mut self,
-        current: &Current,
-        refused: &Refused,
-        attempt: u32,
-        effects: &mut Effects,
-    ) {
+    fn keep_refused(&mut self, current: &Current, refused: &Refused, attempt: u32) {
         let Refused { result, time, message } = refused;
         let current = Current { event_time: *time, ..current.clone() };
         let reason = Reason::OutputRefused;
-        self.timer_dead_letter(&current, result, reason, message, attempt, effects);
+        self.timer_dead_letter(&current, result, reason, message, attempt);
     }
 
     fn give_up(
@@ -224,13 +224,15 @@ impl Lane {
         let reason = failure.kind.reason();
         let Subject::Record { input, record, .. } = &current.subject else {
             let timer = timer_record(current);
-            self.timer_dead_letter(current, &timer, reason, &failure.message, attempt, effects);
+            self.timer_dead_letter(current, &timer, reason, &failure.message, attempt);
+            self.watch_flood(reason, &failure.message, effects);
             return;
         };
         self.counts.dead_letter(usize::from(input.0), reason);
         let (record, input) = (record.clone(), *input);
         let message = &failure.message;
-        self.push_dead_letter(&record, current, Some(input), reason, message, attempt, effects);
+        self.push_dead_letter(&record, current, Some(input), reason, message, attempt);
+        self.watch_flood(reason, message, effects);
     }
 
     /// Keeps a record that never reached the plugin.
@@ -246,10 +248,10 @@ impl Lane {
         self.counts.dead_letter(usize::from(source.input.0), reason);
         let current = Current { partition: source.partition, event_time: time, ..Current::none() };
         let input = Some(source.input);
-        self.push_dead_letter(record, &current, input, reason, message, 0, effects);
+        self.push_dead_letter(record, &current, input, reason, message, 0);
+        self.watch_flood(reason, message, effects);
     }
 
-    #[expect(clippy::too_many_arguments, reason = "each is a different fact about the dead letter")]
     pub(super) fn push_dead_letter(
         &mut self,
         record: &Record,
@@ -258,7 +260,6 @@ impl Lane {
         reason: Reason,
         message: &str,
         attempt: u32,
-        effects: &mut Effects,
     ) {
         let input = input.map(|input| &self.options.inputs[usize::from(input.0)]);
         let origin = Origin {
@@ -280,8 +281,12 @@ impl Lane {
             headers: &headers,
             time,
         });
-        let now = self.now();
         self.counts.dead_letter_message(reason, message);
+    }
+
+    /// Counts what became a dead letter, and stops the pipeline when too much does.
+    pub(super) fn watch_flood(&mut self, reason: Reason, message: &str, effects: &mut Effects) {
+        let now = self.now();
         if let Some(cause) = self.flood.dead_letter(now, reason, message) {
             self.stop(cause, effects);
         }

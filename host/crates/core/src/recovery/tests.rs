@@ -251,6 +251,19 @@ fn without_local_state_a_checkpoint_on_the_chain_is_restored() {
 }
 
 #[test]
+fn before_the_offsets_are_asked_for_the_journals_last_record_confirms_a_checkpoint() {
+    let candidate = Some(checkpoint(5));
+    let checkpoints = CheckpointFacts { is_unknown: false, newest: Some(Epoch(5)), candidate };
+    let mut facts = Facts { checkpoints, ..Facts::default() };
+    assert!(
+        facts.wants_last(),
+        "an idle lane's journal holds nothing behind its newest checkpoint"
+    );
+    facts.last = Some(fact(5));
+    assert_eq!(decide(&facts), Plan::Restore);
+}
+
+#[test]
 fn a_checkpoint_off_the_chain_is_passed_over_and_the_last_one_ends_in_a_halt() {
     let mut foreign = checkpoint(5);
     foreign.hash = 1;

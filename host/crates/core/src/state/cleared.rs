@@ -7,6 +7,9 @@
 //! Invariant: no live row lies in a range that is remembered, so what a scan shows is the same with
 //! and without this.
 
+/// Longest bound that is remembered: entries are far shorter.
+const BOUND_BYTES_MAX: usize = 4 << 10;
+
 /// Per state, a range of row keys without a live row: the last that a scan went through.
 #[derive(Debug, Default)]
 pub struct ClearedRanges {
@@ -31,6 +34,10 @@ impl ClearedRanges {
     /// Remembers that a scan from `from` on met no live row before `to`.
     pub fn note(&mut self, state: u32, from: &[u8], to: &[u8]) {
         let at = state as usize;
+        if from.len().max(to.len()) > BOUND_BYTES_MAX {
+            // A guest may name bounds of megabytes, which would outlast its call.
+            return;
+        }
         if self.of_state.len() <= at {
             self.of_state.resize_with(at + 1, || None);
         }
@@ -87,6 +94,8 @@ mod tests {
         assert_eq!(cleared.skip(1, b"d"), None);
         cleared.note(1, b"m", b"p");
         assert_eq!((cleared.skip(1, b"a"), cleared.skip(1, b"n")), (None, Some(&b"p"[..])));
+        cleared.note(1, b"m", &[b'z'; BOUND_BYTES_MAX + 1]);
+        assert_eq!(cleared.skip(1, b"n"), Some(&b"p"[..]));
         cleared.forget();
         assert_eq!(cleared.skip(1, b"n"), None);
     }

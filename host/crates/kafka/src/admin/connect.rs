@@ -24,6 +24,9 @@ use crate::{options::Connection, producer::log_line, settings};
 /// How often the reports of a connection in the making are looked at.
 const LOOK_STEP: Duration = Duration::from_millis(200);
 
+/// How long more reports are waited for.
+const SERVE_TIME: Duration = Duration::from_millis(10);
+
 #[derive(Debug, Default)]
 struct Heard {
     refusal: Option<String>,
@@ -111,8 +114,9 @@ pub(super) fn connect(
         if let Some(id) = cluster_id(consumer.client()) {
             return Ok((consumer, id));
         }
-        // Serves the reports.
-        drop(consumer.poll(Duration::ZERO));
+        // Serves the reports: log lines are among them, and without a time to wait each call would
+        // serve a single one; a refusal is behind those of its own connection.
+        while consumer.poll(SERVE_TIME).is_some() {}
         let heard = listener.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(cause) = heard.refusal.clone() {
             let (brokers, protocol) = (connection.brokers.clone(), connection.security.name());

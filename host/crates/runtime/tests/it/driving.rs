@@ -305,7 +305,8 @@ fn lost_offsets_are_repaired_without_reading_the_journal_from_its_start() {
     let mut again = Driven::new(&topics, &disk, &pipeline(revision("r1", 1)), 200);
     again.settle();
     let read = topics.journal_reads.load(Ordering::SeqCst) - before;
-    assert!(read <= 5, "{read} records of the journal were read");
+    // The last is looked up before the fence and behind it; all of them are more than twenty.
+    assert!(read <= 10, "{read} records of the journal were read");
     topics.append("a=z");
     again.run_for(500);
     assert_eq!(topics.outputs()[20..], ["r1:z#21"]);

@@ -194,6 +194,34 @@ fn a_result_of_a_timer_that_is_refused_is_kept_itself_and_the_call_goes_on() {
 }
 
 #[test]
+fn a_timer_whose_results_are_refused_is_no_flood() {
+    fn results(context: &mut Context) -> Result<(), ContextError> {
+        if tag(context).is_none() {
+            return context.timer_register(TimerDomain::Event, 5, 0);
+        }
+        let text = "x".repeat(2_000);
+        for _ in 0..200 {
+            let time = Some(7);
+            context.emit(
+                0,
+                OutputKey::Current,
+                Some(text.as_bytes()),
+                &Headers::default(),
+                time,
+            )?;
+        }
+        Ok(())
+    }
+    let mut harness =
+        Harness::with_options(results, |options| options.dead_letter_rate.percent_max = 10);
+    harness.step(crate::lane::Event::Ended { source: crate::record::SourceIndex(1) });
+    harness.left("k", 1, "start");
+    harness.left("k", 10, "move");
+    assert!(harness.stopped.is_none(), "{:?}", harness.stopped);
+    assert_eq!(harness.outputs().len(), 200);
+}
+
+#[test]
 fn a_scan_comes_in_pages_and_a_range_is_removed() {
     fn pages(context: &mut Context) -> Result<(), ContextError> {
         if value(context) == "fill" {
