@@ -282,7 +282,7 @@ fn a_failing_store_stops_no_commit_makes_readyz_503_and_heals() {
 }
 
 #[test]
-fn a_lane_whose_folder_is_gone_fails_its_checkpoint_at_once_and_takes_the_next() {
+fn a_lane_whose_folder_is_gone_says_so_and_takes_the_next_checkpoint() {
     let pipeline = Pipeline::create(i32::from(PARTITIONS));
     let store = other_device();
     let text = text(&pipeline, store.path(), "1h");
@@ -299,16 +299,14 @@ fn a_lane_whose_folder_is_gone_fails_its_checkpoint_at_once_and_takes_the_next()
     fs::rename(pipeline.path("state/lane-001"), pipeline.path("gone")).unwrap();
     let url = format!("http://{admin}");
     let taken = || json(&["checkpoint", "trigger", file, "--url", &url]);
-    let mut told = Value::Null;
-    wait_until("a checkpoint that fails", || {
+    // A checkpoint fails by it or, where an epoch meets it first, the lane recovers.
+    wait_until("the lane meets that its folder is gone", || {
         feed();
-        let (is_ok, said) = taken();
-        told = said;
-        !is_ok
+        taken();
+        host.text().contains("No such file")
     });
-    assert!(told.to_string().contains("No such file"), "{told}\n{}", host.text());
-    let failed = host.wait_for("no checkpoint was taken, the lane goes on");
-    assert!(failed.contains("lane-001"), "{failed}");
+    let met = host.wait_for("No such file");
+    assert!(met.contains("lane-001"), "{met}");
     wait_until("the next checkpoint", || taken().0);
     followed.read(usize::MAX, Duration::from_secs(1)).unwrap();
     let before = followed.records.len();

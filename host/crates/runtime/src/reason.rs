@@ -36,7 +36,7 @@ codes! {
     EpochOpen "epoch_open" "A lane has not committed for 10 × `commit.every`, or hangs in a commit or a plugin call.";
     FailedCalls "failed_calls" "More than 1 % of the plugin calls of the last minute have failed.";
     Copartition "copartition" "A key was seen under two partition numbers: such records never meet.";
-    CheckpointStore "checkpoint_store" "Three checkpoints in a row have failed.";
+    CheckpointStore "checkpoint_store" "Three checkpoints in a row have failed: the store takes none, or the lane cannot write its state to files.";
     Draining "draining" "The pipeline is stopping.";
     Fatal "fatal" "The pipeline stops because of an error, which is named.";
 }
